@@ -1,0 +1,55 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. Each makes the environment once, in
+# .venv, from requirements/dev.txt (pinned and hashed), and reuses it.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+READY = $(VENV)/.ready
+
+.PHONY: demo test lint types types-with-trio-typing bench soak docs requirements clean
+
+demo: $(READY)
+	@$(BIN)/python -m benchmarks.demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+# trio-typing hides trio's own types wherever it is installed, so it has an environment of its own.
+types-with-trio-typing: requirements/trio-typing.txt
+	$(PYTHON) -m venv $(VENV)-trio-typing
+	$(VENV)-trio-typing/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/trio-typing.txt
+	$(VENV)-trio-typing/bin/mypy --config-file tests/typing/with_trio_typing.ini
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+soak: $(READY)
+	$(BIN)/python -m pytest -m soak --soak
+
+docs: $(READY)
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+# The interpreter is checked before anything is made, so that a machine with only an old one gets one clear line.
+$(READY): pyproject.toml requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "embedkit needs Python 3.11 or later; this is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Needs uv. What is pinned comes from pyproject.toml alone; no registry's address is written down.
+requirements:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --all-extras --group dev -o requirements/dev.txt pyproject.toml
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --group trio-typing -o requirements/trio-typing.txt pyproject.toml
+
+clean:
+	rm -rf $(VENV) $(VENV)-trio-typing docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,141 @@
+"""Structured concurrency for embedding work on scarce engines: who may use one, when, and what becomes of the others.
+
+The names below are the library; ``embedkit.testing`` is what others hold their own lanes to. Everything is bound to a
+nursery that the caller can see::
+
+    async with embedkit.open_engine(embedkit.load_settings()) as engine:
+        found = await engine.embed(["a text"], priority="interactive")
+"""
+
+from embedkit.activity.clocks import Clocks
+from embedkit.activity.ledger import Ledger
+from embedkit.activity.recorder import Listener
+from embedkit.admission.budget_lane import BudgetLane
+from embedkit.admission.capacity_lane import CapacityLane
+from embedkit.admission.circuit import Circuit
+from embedkit.admission.lane import Lane
+from embedkit.admission.notifier import notify_provider_timeout
+from embedkit.admission.statistics import LaneStatistics, Totals
+from embedkit.admission.ticket import Ids, Ticket
+from embedkit.engine import Embeddings, Engine, open_engine
+from embedkit.errors import (
+    AdmissionError,
+    ConnectionRefused,
+    ContentRefused,
+    DeadlineExceeded,
+    EmbedkitError,
+    LaneClosed,
+    LaneFull,
+    ModelNotResident,
+    ProviderAuthError,
+    ProviderBusy,
+    ProviderCircuitOpen,
+    ProviderError,
+    ProviderFailure,
+    ProviderTimeout,
+    QueueWaitExceeded,
+    ResponseInvalid,
+    SettingsError,
+    SourceError,
+    SpaceMismatch,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+    StoreUnreadable,
+    TicketWithdrawn,
+    TransportClosed,
+    UsageError,
+    is_provider_timeout,
+)
+from embedkit.knowledge.search import Hit
+from embedkit.settings import (
+    AskSettings,
+    ConsensusSettings,
+    EmbeddingSettings,
+    EngineSettings,
+    ModelSettings,
+    PanelMember,
+    ProbeSettings,
+    ProviderDefaults,
+    ProviderSettings,
+    RepositorySettings,
+    Settings,
+    StoreSettings,
+    SweepSettings,
+    TenantSettings,
+    load_settings,
+)
+from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip
+from embedkit.sweep.progress import Progress
+from embedkit.sweep.sweep import Sweep, open_sweep
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "AdmissionError",
+    "AskSettings",
+    "BudgetLane",
+    "CapacityLane",
+    "Circuit",
+    "Clocks",
+    "ConnectionRefused",
+    "ConsensusSettings",
+    "ContentRefused",
+    "DeadlineExceeded",
+    "EmbeddingSettings",
+    "Embeddings",
+    "EmbedkitError",
+    "Engine",
+    "EngineSettings",
+    "Hit",
+    "Ids",
+    "Lane",
+    "LaneClosed",
+    "LaneFull",
+    "LaneStatistics",
+    "Ledger",
+    "Listener",
+    "ModelNotResident",
+    "ModelSettings",
+    "PanelMember",
+    "ProbeSettings",
+    "Progress",
+    "ProviderAuthError",
+    "ProviderBusy",
+    "ProviderCircuitOpen",
+    "ProviderDefaults",
+    "ProviderError",
+    "ProviderFailure",
+    "ProviderSettings",
+    "ProviderTimeout",
+    "QueueWaitExceeded",
+    "RepositoryReport",
+    "RepositorySettings",
+    "ResponseInvalid",
+    "Settings",
+    "SettingsError",
+    "SourceError",
+    "SpaceMismatch",
+    "StoreError",
+    "StoreFull",
+    "StoreLocked",
+    "StoreReadOnly",
+    "StoreSettings",
+    "StoreUnreadable",
+    "Sweep",
+    "SweepReport",
+    "SweepSettings",
+    "TenantSettings",
+    "Ticket",
+    "TicketWithdrawn",
+    "Totals",
+    "TransportClosed",
+    "Trip",
+    "UsageError",
+    "is_provider_timeout",
+    "load_settings",
+    "notify_provider_timeout",
+    "open_engine",
+    "open_sweep",
+]

@@ -1,0 +1,172 @@
+"""The attempts of one dispatched ticket. Retries belong to the ticket and hold its slot; only the last failure counts.
+
+Each attempt has a scope of its own, from dispatch to the last byte, parsing included: transport timeouts are not
+relied on. Nothing here tells anybody of an intermediate failure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+import attrs
+import outcome
+import trio
+
+from embedkit.activity.ledger import Recorder
+from embedkit.admission.ticket import Ticket
+from embedkit.errors import EmbedkitError, ProviderError, ProviderTimeout
+
+C = TypeVar("C")
+Result = outcome.Value[Any] | outcome.Error
+
+
+class Retry(Protocol):
+    """Whether a failed attempt is followed by another; a parameter of the lane, and its only retry layer."""
+
+    def next_delay(
+        self, error: ProviderError, attempt: int, *, priority: str, spent: float, has_deadline: bool
+    ) -> float | None:
+        """Seconds to sleep before the next attempt, or ``None``: ``error`` is final.
+
+        Args:
+            error: What attempt number ``attempt`` (from 1) ended with.
+            attempt: Attempts made so far.
+            priority: The ticket's class.
+            spent: Seconds this ticket has slept between attempts.
+            has_deadline: Whether its caller gave a deadline.
+        """
+        ...
+
+    def attempt_limit(self, priority: str, *, has_deadline: bool) -> float | None:
+        """Seconds that one attempt may take at most, where the policy has a limit of its own."""
+        ...
+
+
+class NoRetry:
+    """Every failure is final."""
+
+    def next_delay(
+        self, error: ProviderError, attempt: int, *, priority: str, spent: float, has_deadline: bool
+    ) -> float | None:
+        """``None``."""
+        return None
+
+    def attempt_limit(self, priority: str, *, has_deadline: bool) -> float | None:
+        """``None``."""
+        return None
+
+
+async def make_attempts(
+    ticket: Ticket, call: Callable[[C], Awaitable[Any]], connection: C, retry: Retry, ledger: Recorder
+) -> Result:
+    """Call until it succeeds, or fails for good.
+
+    Returns:
+        The value, or the error of the last attempt. An error that is not embedkit's is passed on as it is.
+
+    Cancellation:
+        The attempt in progress was cut off; the ledger's row of it says so.
+    """
+    while True:
+        result = await _attempt(ticket, call, connection, _limit(ticket, retry), ledger)
+        delay = _delay_before_next(ticket, result, retry)
+        if delay is None:
+            return result
+        await _sleep(ticket, delay)
+        if _is_unwanted(ticket):
+            return result
+
+
+async def _attempt(
+    ticket: Ticket, call: Callable[[C], Awaitable[Any]], connection: C, limit: _Limit, ledger: Recorder
+) -> Result:
+    ticket.attempts += 1
+    assert ticket.row is not None
+    started = trio.current_time()
+    attempt = ledger.attempt_started(ticket.row, ticket.attempts, started)
+    result: Result | None = None
+    code: str | None = "ABORTED"
+    status: int | None = None
+    try:
+        with trio.CancelScope(deadline=started + limit.seconds):
+            result = await _capture(call, connection)
+        # An answer counts though the limit passed in the same step: whether the scope was cancelled is never asked.
+        result = result if result is not None else outcome.Error(_timeout(limit))
+        code, status = _words(result)
+    finally:
+        ledger.attempt_ended(attempt, trio.current_time(), code=code, status=status)
+    return result
+
+
+@trio.lowlevel.disable_ki_protection
+async def _capture(call: Callable[[C], Awaitable[Any]], connection: C) -> Result:
+    """What the call came to. Cancelled, KeyboardInterrupt and their kin are not outcomes: they pass."""
+    try:
+        return outcome.Value(await call(connection))
+    except Exception as error:
+        return outcome.Error(error)
+
+
+@attrs.frozen
+class _Limit:
+    """How long one attempt may take, and who says so."""
+
+    seconds: float
+    name: str | None
+
+
+def _limit(ticket: Ticket, retry: Retry) -> _Limit:
+    own = _Limit(math.inf if ticket.timeout is None else ticket.timeout, ticket.limit_name)
+    of_policy = retry.attempt_limit(ticket.priority, has_deadline=ticket.deadline_at != math.inf)
+    if of_policy is None or own.seconds <= of_policy:
+        return own
+    return _Limit(of_policy, f"the retry policy's limit for an attempt of class {ticket.priority}")
+
+
+def _timeout(limit: _Limit) -> ProviderTimeout:
+    origin = f" ({limit.name})" if limit.name else ""
+    return ProviderTimeout(f"no complete answer within {limit.seconds:g} s{origin}")
+
+
+def _words(result: Result) -> tuple[str | None, int | None]:
+    if isinstance(result, outcome.Value):
+        return None, None
+    error = result.error
+    code = error.durable_code if isinstance(error, EmbedkitError) else "unknown"
+    return code, getattr(error, "status", None)
+
+
+def _delay_before_next(ticket: Ticket, result: Result, retry: Retry) -> float | None:
+    if isinstance(result, outcome.Value) or not isinstance(result.error, ProviderError):
+        return None
+    if _is_unwanted(ticket):
+        return None
+    delay = retry.next_delay(
+        result.error,
+        ticket.attempts,
+        priority=ticket.priority,
+        spent=ticket.retry_wait,
+        has_deadline=ticket.deadline_at != math.inf,
+    )
+    if delay is not None and trio.current_time() + delay >= ticket.deadline_at:
+        return None  # the next attempt could not even start
+    return delay
+
+
+def _is_unwanted(ticket: Ticket) -> bool:
+    """Whether another attempt would be for nobody: the caller has left, or the run's circuit is open."""
+    return ticket.caller is None or (ticket.circuit is not None and ticket.circuit.is_open)
+
+
+async def _sleep(ticket: Ticket, delay: float) -> None:
+    """Sleep between attempts. A trip of the circuit, or the caller's leaving, ends the sleep."""
+    began = trio.current_time()
+    ticket.pause = trio.CancelScope()
+    try:
+        with ticket.pause:
+            await trio.sleep(delay)
+    finally:
+        ticket.pause = None
+        ticket.retry_wait += trio.current_time() - began

@@ -1,0 +1,471 @@
+"""A lane: a capacity-limited channel whose queued items are cancel scopes.
+
+How it works
+------------
+A lane is a waiting room and its slots. A slot is a task in the engine's nursery that owns one connection; its loop
+takes a ticket, makes the call, settles, notifies, and takes again, *with no checkpoint between settlement and take*:
+what the settlement says (a trip, freed room) is true before anybody is chosen.
+
+*Late pop.* An idle slot sleeps holding nothing. A wake-up says only "look again": the slot chooses after it has woken,
+with the gate check and the pop side by side, so whatever happened in between (a trip, a withdrawal, a smaller
+capacity) is seen. A channel that hands the item over before its receiver runs would miss it. A slot that finds nothing
+that fits parks and wakes nobody: two idle slots that woke each other over a head that does not fit would spin for
+ever. One that took a ticket wakes the next slot, if there is another ticket that fits; one that was woken and ends
+before it looked passes its wake-up on.
+
+*The lane owns the call.* It runs in the slot's task. A caller parks inside its ticket's scope in the same step in
+which it offers; its abort function, which trio runs inside ``cancel()``, withdraws a queued ticket there and then. What
+becomes of a dispatched one is up to the lane's kind (``capacity_lane``, ``budget_lane``), as is the settlement: those
+are the only things in which kinds differ.
+
+Functions that change a lane's state are synchronous and protected from KeyboardInterrupt, as trio's own are; provider
+calls, in between, are not.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, Literal, TypeVar
+
+import attrs
+import outcome
+import trio
+
+from embedkit.activity.clocks import Clocks, attribution
+from embedkit.activity.ledger import Recorder
+from embedkit.admission.attempts import NoRetry, Result, Retry, make_attempts
+from embedkit.admission.order import Order
+from embedkit.admission.room import Room
+from embedkit.admission.statistics import LaneStatistics, Totals
+from embedkit.admission.ticket import State, Ticket
+from embedkit.admission.waiting_room import WaitingRoom
+from embedkit.errors import (
+    DeadlineExceeded,
+    EmbedkitError,
+    LaneClosed,
+    LaneFull,
+    QueueWaitExceeded,
+    TicketWithdrawn,
+    UsageError,
+)
+
+logger = logging.getLogger("embedkit.admission")
+
+C = TypeVar("C")
+R = TypeVar("R")
+Capacity = int | Callable[[], int]
+Settled = Literal["succeeded", "failed", "aborted", "unsettled"]
+Ending = Settled | Literal["withdrawn", "shed"]
+
+
+@attrs.define(eq=False)
+class _Slot:
+    """One slot; its task once it has slept."""
+
+    task: trio.lowlevel.Task | None = None
+
+
+class Lane(abc.ABC, Generic[C]):
+    """One engine's queue. Use ``CapacityLane`` or ``BudgetLane``.
+
+    Args:
+        name: The provider's name in the settings.
+        nursery: The engine's. Slots run in it, and so do the calls.
+        connect: Opens the connection that a slot owns as long as it lives.
+        capacity: Units in flight at once: a positive int, or a callable that is read at each offer and settlement.
+        reserve: Units that batch and probe work leave free.
+        max_queued: Tickets of one class that may wait inside; further callers wait for room.
+        max_overtakes: Law 4: interactive dispatches that one batch head may see.
+        max_age: Law 4: seconds after which it sees none.
+        retry: Which failures are followed by another attempt.
+        ledger: Told of everything, asked nothing.
+        provider: The provider, for the ledger.
+        model: The model, for the ledger.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        nursery: trio.Nursery,
+        connect: Callable[[], AbstractAsyncContextManager[C]],
+        capacity: Capacity,
+        ledger: Recorder,
+        reserve: int = 0,
+        max_queued: int = 1024,
+        max_overtakes: int = 1,
+        max_age: float = 30.0,
+        retry: Retry | None = None,
+        provider: str = "unknown",
+        model: str = "unknown",
+    ) -> None:
+        self.name = name
+        self.provider = provider
+        self.model = model
+        self._nursery = nursery
+        self._connect = connect
+        self._capacity = capacity
+        self._room = Room(_checked_capacity(name, capacity), reserve)
+        self._waiting: WaitingRoom[Ticket] = WaitingRoom(
+            Order(max_overtakes=max_overtakes, max_age=max_age), max_queued
+        )
+        self._retry = retry or NoRetry()
+        self._ledger = ledger
+        self._totals = Totals()
+        self._slots: set[_Slot] = set()
+        # Last in, first out: the connection used last is the one most likely still open.
+        self._idle: OrderedDict[_Slot, None] = OrderedDict()
+        self._closed = False
+        self._drained = trio.Event()
+
+    async def run(self, call: Callable[[C], Awaitable[R]], ticket: Ticket) -> R:
+        """Wait for a slot, make the call on the slot's connection, and return what it returned.
+
+        Args:
+            call: Makes one attempt; called again for a retry.
+            ticket: New; a ticket is offered once.
+
+        Raises:
+            ProviderError: The call's final failure, as the call raised it; or ``ProviderTimeout``.
+            ProviderCircuitOpen: The ticket's circuit was or became open while it was queued.
+            QueueWaitExceeded: Its deadline passed while it was queued; no call was made.
+            DeadlineExceeded: Its deadline passed while the call was out.
+            TicketWithdrawn: Somebody cancelled ``ticket.scope``.
+            LaneClosed: The lane ended first.
+
+        Cancellation:
+            A queued ticket has left the lane: it is never dispatched. A dispatched one is detached or aborted, as the
+            lane's kind says. If the outcome was already on its way, it is returned and Cancelled comes at the next
+            checkpoint.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._admit(ticket)
+        ticket.scope.deadline = ticket.deadline_at
+        with ticket.scope:
+            value: R = await self._offer_and_park(call, ticket)
+            return value
+        assert ticket.parting is not None
+        raise ticket.parting  # the ticket's own scope ended the wait
+
+    async def run_nowait(self, call: Callable[[C], Awaitable[R]], ticket: Ticket) -> R:
+        """As ``run``, but refuse where ``run`` would wait for room.
+
+        Raises:
+            LaneFull: The waiting room of the ticket's class is full; nothing was offered. Raised before anything else
+                happens, without a checkpoint.
+            EmbedkitError: As ``run``.
+
+        Cancellation:
+            As ``run``.
+        """
+        if self._waiting.is_full(ticket.priority):
+            bound = self._waiting.max_queued
+            raise LaneFull(f"lane {self.name}: {bound} {ticket.priority} tickets are waiting already (max_queued)")
+        return await self.run(call, ticket)
+
+    def statistics(self) -> LaneStatistics:
+        """The lane at this instant. Costs time in proportion to what is queued."""
+        now = trio.current_time()
+        return LaneStatistics(
+            capacity=self._room.capacity,
+            ceiling=self._room.ceiling,
+            tickets_in_flight=self._room.tickets,
+            weight_in_flight=self._room.weight,
+            queued=Counter(ticket.priority for ticket in self._waiting),
+            queued_by_tenant=Counter(ticket.tenant for ticket in self._waiting),
+            longest_wait=max((now - ticket.offered_at for ticket in self._waiting), default=0.0),
+            overtakes_spent=self._waiting.order.overtakes_spent,
+            slots=len(self._slots),
+            totals=attrs.evolve(self._totals, queued=len(self._waiting), in_flight=self._room.tickets),
+        )
+
+    @trio.lowlevel.enable_ki_protection
+    def refresh(self) -> None:
+        """The capacity callable would now answer otherwise: read it, and use what has grown. Nothing polls it."""
+        self._room.capacity = _checked_capacity(self.name, self._capacity)
+        self.rouse()
+
+    @trio.lowlevel.enable_ki_protection
+    def close(self, cause: BaseException | None = None) -> None:
+        """Take nothing more: shed what is queued with ``LaneClosed``, retire idle slots. Calls that are out go on."""
+        if self._closed:
+            return
+        self._closed = True
+        for ticket in tuple(self._waiting):
+            error = LaneClosed(f"lane {self.name} closed while the ticket was queued")
+            error.__cause__ = cause
+            self.shed(ticket, error)
+        while self._idle:
+            self._wake_idle()
+        self._note_drained()
+
+    async def drained(self) -> None:
+        """Wait until the lane is closed and no call is out.
+
+        Cancellation:
+            Changes nothing; it may be awaited again.
+        """
+        await self._drained.wait()
+
+    @trio.lowlevel.enable_ki_protection
+    def shed(self, ticket: Ticket, error: EmbedkitError) -> None:
+        """Take a queued ticket out and give its caller ``error``. Whoever calls this then calls ``rouse``."""
+        self._take_out(ticket)
+        self._totals.shed += 1
+        self._end(ticket, "shed", error)
+        self.hand_over(ticket, outcome.Error(error))
+
+    @trio.lowlevel.enable_ki_protection
+    def rouse(self) -> None:
+        """If a ticket fits, have one slot look: an idle one, else a new one while there may be more."""
+        if self._closed or self._waiting.choose(trio.current_time(), self._room) is None:
+            return
+        if self._idle:
+            self._wake_idle()
+        elif len(self._slots) < self._room.capacity:
+            slot = _Slot()
+            self._slots.add(slot)
+            self._nursery.start_soon(self._work, slot, name=f"embedkit slot of {self.name}")
+
+    def _admit(self, ticket: Ticket) -> None:
+        """Open the ticket's row; refuse what cannot be offered at all."""
+        if ticket.state is not State.NEW:
+            raise UsageError("this ticket was offered before; make a new one for each call")
+        if self._closed:
+            raise LaneClosed(f"lane {self.name} is closed")
+        self._room.capacity = _checked_capacity(self.name, self._capacity)
+        ticket.offered_at = trio.current_time()
+        ticket.row = self._ledger.open(
+            lane=self.name,
+            service=ticket.ids.service,
+            stage=ticket.ids.stage,
+            role=ticket.ids.role,
+            provider=self.provider,
+            model=self.model,
+            priority=ticket.priority,
+            tenant=ticket.tenant,
+            run=ticket.ids.run,
+            weight=ticket.weight,
+            inputs=ticket.inputs,
+            now=ticket.offered_at,
+        )
+        if ticket.circuit is not None and ticket.circuit.is_open:
+            error = ticket.circuit.refusal()
+            ticket.circuit = None  # it was never bound
+            self._end(ticket, "shed", error)
+            raise error
+
+    @trio.lowlevel.enable_ki_protection
+    async def _offer_and_park(self, call: Callable[[C], Awaitable[Any]], ticket: Ticket) -> Any:
+        # One step: nothing runs between the offer and the moment when the abort function is in place.
+        ticket.lane = self
+        ticket.call = call
+        ticket.caller = trio.lowlevel.current_task()
+        ticket.state = State.QUEUED
+        self._totals.offered += 1
+        if ticket.circuit is not None:
+            ticket.circuit.bind(ticket)
+        self._waiting.add(ticket, ticket.offered_at)
+        self.rouse()
+        return await trio.lowlevel.wait_task_rescheduled(lambda _: self._abort(ticket))
+
+    @trio.lowlevel.enable_ki_protection
+    def _abort(self, ticket: Ticket) -> trio.lowlevel.Abort:
+        """The caller is being cancelled: trio runs this inside ``cancel()``, or at the take of a passed deadline."""
+        ticket.caller = None
+        if ticket.state is State.QUEUED:
+            ticket.parting = self._withdraw(ticket)
+            self.rouse()  # it may have held back what fits now
+        else:
+            ticket.parting = self._leave_call(ticket)
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def _withdraw(self, ticket: Ticket) -> EmbedkitError:
+        self._take_out(ticket)
+        self._totals.withdrawn += 1
+        error: EmbedkitError
+        if ticket.deadline_at <= trio.current_time():
+            error = QueueWaitExceeded(f"lane {self.name}: the deadline passed in the queue; nothing was sent")
+        else:
+            error = TicketWithdrawn(f"lane {self.name}: the ticket was withdrawn from the queue")
+        self._end(ticket, "withdrawn", error)
+        return error
+
+    def _leave_call(self, ticket: Ticket) -> EmbedkitError:
+        now = trio.current_time()
+        error: EmbedkitError
+        if ticket.deadline_at <= now:
+            error = DeadlineExceeded(f"lane {self.name}: the deadline passed while the call was out")
+        else:
+            error = TicketWithdrawn(f"lane {self.name}: the ticket was cancelled while its call was out")
+        _describe(error, ticket, ticket.measure(now))
+        self.caller_left(ticket)
+        return error
+
+    @trio.lowlevel.enable_ki_protection
+    async def _work(self, slot: _Slot) -> None:
+        try:
+            async with self._connect() as connection:
+                while (ticket := await self._next(slot)) is not None:
+                    await self._serve(ticket, connection)
+        except BaseException as error:
+            # A slot never dies alone: its lane can promise nothing more, so no caller may stay parked in it.
+            self.close(error)
+            raise
+        finally:
+            self._slots.discard(slot)
+            self.rouse()  # a wake-up that it had been given is passed on
+
+    async def _next(self, slot: _Slot) -> Ticket | None:
+        """The next ticket, already dispatched; ``None`` when the slot is to end. Parks only if there is neither."""
+        while True:
+            if self._closed or len(self._slots) > self._room.capacity:
+                return None
+            ticket = self._take()
+            if ticket is not None:
+                self.rouse()
+                return ticket
+            await self._sleep(slot)
+
+    def _take(self) -> Ticket | None:
+        """Choose, check, pop: one step. A ticket whose deadline has passed is withdrawn, though trio has not fired."""
+        now = trio.current_time()
+        while (ticket := self._waiting.choose(now, self._room)) is not None:
+            if ticket.deadline_at > now:
+                self._waiting.commit(ticket, now, self._room)
+                self._room.enter(ticket)
+                ticket.state = State.IN_FLIGHT
+                ticket.dispatched_at = now
+                assert ticket.row is not None
+                self._ledger.dispatched(ticket.row, now)
+                return ticket
+            self.hand_over(ticket, outcome.Error(self._withdraw(ticket)))
+        return None
+
+    async def _sleep(self, slot: _Slot) -> None:
+        slot.task = trio.lowlevel.current_task()
+        self._idle[slot] = None
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            del self._idle[slot]
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def _wake_idle(self) -> None:
+        slot, _ = self._idle.popitem(last=True)
+        assert slot.task is not None
+        trio.lowlevel.reschedule(slot.task)
+
+    async def _serve(self, ticket: Ticket, connection: C) -> None:
+        """Make the call and settle. Ends with the settlement: the next take follows at once."""
+        assert ticket.call is not None
+        result: Result | None = None
+        ticket.call_scope = trio.CancelScope()
+        try:
+            with ticket.call_scope:
+                result = await make_attempts(ticket, ticket.call, connection, self._retry, self._ledger)
+        except BaseException:
+            # The engine's own end (Cancelled), or an interrupt: what the engine computes is not known any more.
+            error = LaneClosed(f"lane {self.name} ended while the call was out")
+            self.record("unsettled", ticket, error)
+            self.hand_over(ticket, outcome.Error(error))
+            raise
+        detached = ticket.caller is None
+        self.settle(ticket, result)
+        if detached and isinstance(result, outcome.Error) and not isinstance(result.error, EmbedkitError):
+            raise result.error  # a bug in the call, and nobody else left to tell: it is no provider's failure
+
+    @abc.abstractmethod
+    def settle(self, ticket: Ticket, result: Result | None) -> None:
+        """The kind's settlement: record it, give the outcome to the caller, tell the notifier.
+
+        Args:
+            ticket: In flight.
+            result: What the attempts came to; ``None`` if the call's scope was cancelled.
+        """
+
+    @abc.abstractmethod
+    def caller_left(self, ticket: Ticket) -> None:
+        """The kind's answer to a cancelled caller whose call is out."""
+
+    def record(self, word: Settled, ticket: Ticket, error: BaseException | None = None) -> None:
+        """Free what the ticket held and write down how it ended; after this the slot's state is clean."""
+        self._room.leave(ticket)
+        setattr(self._totals, word, getattr(self._totals, word) + 1)
+        self._end(ticket, word, error)
+        self._reread_capacity()
+        self._note_drained()
+
+    def hand_over(self, ticket: Ticket, result: Result) -> None:
+        """Give the caller its outcome, unless it has left."""
+        if ticket.caller is not None:
+            caller, ticket.caller = ticket.caller, None
+            trio.lowlevel.reschedule(caller, result)
+
+    def _take_out(self, ticket: Ticket) -> None:
+        assert ticket.state is State.QUEUED
+        self._waiting.remove(ticket, trio.current_time())
+
+    def _end(self, ticket: Ticket, word: Ending, error: BaseException | None) -> None:
+        """The ticket is over: its clocks, its error's clocks, its circuit, its row."""
+        now = trio.current_time()
+        stage = _failure_stage(ticket) if error is not None else None
+        ticket.clocks = ticket.measure(now)
+        ticket.state = State.SETTLED
+        if isinstance(error, EmbedkitError):
+            _describe(error, ticket, ticket.clocks)
+        if ticket.circuit is not None:
+            ticket.circuit.unbind(ticket)
+        assert ticket.row is not None
+        self._ledger.settled(
+            ticket.row,
+            now,
+            outcome=word,
+            clocks=ticket.clocks,
+            code=_code(error),
+            failure_stage=stage,
+            attribution=attribution(ticket.clocks) if error is not None else None,
+            detached=ticket.caller is None,
+        )
+
+    def _reread_capacity(self) -> None:
+        # A capacity that cannot be read stays what it was here: its error belongs to the next offer, which raises it,
+        # and not to a ticket that has just been settled.
+        try:
+            self._room.capacity = _checked_capacity(self.name, self._capacity)
+        except Exception as error:
+            logger.warning("lane %s: capacity not read at a settlement (%s)", self.name, type(error).__name__)
+
+    def _note_drained(self) -> None:
+        if self._closed and self._room.tickets == 0:
+            self._drained.set()
+
+
+def _checked_capacity(name: str, capacity: Capacity) -> int:
+    value: object = capacity() if callable(capacity) else capacity
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UsageError(f"lane {name}: capacity must be a positive whole number, not {value!r}")
+    return value
+
+
+def _describe(error: EmbedkitError, ticket: Ticket, clocks: Clocks) -> None:
+    error.clocks = clocks
+    error.attempts = ticket.attempts
+    error.attribution = attribution(clocks)
+
+
+def _code(error: BaseException | None) -> str | None:
+    if error is None:
+        return None
+    return error.durable_code if isinstance(error, EmbedkitError) else "unknown"
+
+
+def _failure_stage(ticket: Ticket) -> str:
+    if ticket.state is not State.IN_FLIGHT:
+        return "queue"
+    return "provider" if ticket.attempts else "dispatch"

@@ -1,0 +1,175 @@
+"""Who is next. A pure index of waiting tickets: ``choose`` peeks, ``commit`` spends.
+
+Within a class (and, for batch, a tenant) tickets are served in the order they came. Between classes: interactive, then
+batch, then probe, but for three bounds.
+
+- The batch class has one *head*, chosen by deficit round robin between tenants; it stays head until it is dispatched
+  or withdrawn. At most ``max_overtakes`` interactive tickets are dispatched before it, and none once it has been head
+  for ``max_age`` seconds.
+- A head that only other batch work holds back (the ceiling) blocks nobody, and nobody who passes it then has overtaken
+  it: the room was not for it.
+- A probe is passed by at most ``max_passes`` batch dispatches, or waits first in its class for ``max_age``; then it is
+  next.
+
+If the chosen ticket does not fit, nothing is chosen: nobody overtakes it, however small.
+
+Bounds are spent in ``commit``, never in ``choose``: a peek that leads to no dispatch costs nothing. A successor of a
+withdrawn head starts with bounds of its own. Every operation is O(1): queues are ordered dicts (a plain dict's first
+key costs O(n) after many deletions at its front), and a turn of the round robin gives any tenant enough for its next
+ticket, since a turn is worth the largest weight seen.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from embedkit.admission.room import Room
+from embedkit.admission.waiting import Waiting
+
+T = TypeVar("T", bound=Waiting)
+
+Queue = OrderedDict[T, None]
+
+
+def _first(queue: Queue[T]) -> T | None:
+    return next(iter(queue), None)
+
+
+class _Tenant(Generic[T]):
+    """One tenant's batch tickets, and what the round robin owes it."""
+
+    __slots__ = ("deficit", "queue")
+
+    def __init__(self) -> None:
+        self.queue: Queue[T] = OrderedDict()
+        self.deficit = 0
+
+
+class Order(Generic[T]):
+    """The index of one lane's waiting tickets.
+
+    Args:
+        max_overtakes: Interactive dispatches that one batch head may see before its own.
+        max_age: Seconds after which a head sees none.
+        max_passes: Batch dispatches that the first probe may see before its own.
+    """
+
+    def __init__(self, *, max_overtakes: int = 1, max_age: float = 30.0, max_passes: int = 4) -> None:
+        self.max_overtakes = max_overtakes
+        self.max_age = max_age
+        self.max_passes = max_passes
+        self.overtakes_spent = 0
+        self._interactive: Queue[T] = OrderedDict()
+        self._probes: Queue[T] = OrderedDict()
+        self._tenants: OrderedDict[str | None, _Tenant[T]] = OrderedDict()
+        self._quantum = 1
+        self._head: T | None = None
+        self._head_since = 0.0
+        self._overtaken = 0
+        self._probe_since = 0.0
+        self._passed = 0
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[T]:
+        yield from self._interactive
+        for tenant in self._tenants.values():
+            yield from tenant.queue
+        yield from self._probes
+
+    @property
+    def head(self) -> T | None:
+        """The batch ticket whose turn it is."""
+        return self._head
+
+    def add(self, ticket: T, now: float) -> None:
+        """``ticket`` waits from now on, last in its class (and tenant)."""
+        self._size += 1
+        if ticket.priority == "interactive":
+            self._interactive[ticket] = None
+        elif ticket.priority == "probe":
+            self._probes[ticket] = None
+            if len(self._probes) == 1:
+                self._new_first_probe(now)
+        else:
+            self._quantum = max(self._quantum, ticket.weight)
+            self._tenants.setdefault(ticket.tenant, _Tenant()).queue[ticket] = None
+            if self._head is None:
+                self._new_head(now)
+
+    def remove(self, ticket: T, now: float) -> None:
+        """``ticket`` left without being dispatched. Those behind it keep their places; its bounds go with it."""
+        self._size -= 1
+        if ticket.priority == "interactive":
+            del self._interactive[ticket]
+        elif ticket.priority == "probe":
+            was_first = _first(self._probes) is ticket
+            del self._probes[ticket]
+            if was_first:
+                self._new_first_probe(now)
+        else:
+            self._remove_batch(ticket)
+            if ticket is self._head:
+                self._new_head(now)
+
+    def choose(self, now: float, room: Room) -> T | None:
+        """The ticket to dispatch next, or ``None`` if there is none or the one whose turn it is does not fit."""
+        chosen = self._whose_turn(now, room)
+        return chosen if chosen is not None and room.fits(chosen) else None
+
+    def commit(self, ticket: T, now: float, room: Room) -> None:
+        """``ticket`` is dispatched: spend its bounds. ``room`` is as it was when it was chosen."""
+        head = self._head
+        if ticket.priority == "interactive" and head is not None and not room.held_by_ceiling(head):
+            self._overtaken += 1
+            self.overtakes_spent += 1
+        elif ticket.priority == "batch":
+            self._tenants[ticket.tenant].deficit -= ticket.weight
+            self._passed += 1
+        self.remove(ticket, now)
+
+    def _whose_turn(self, now: float, room: Room) -> T | None:
+        person = _first(self._interactive)
+        patient, insists = self._patient_turn(now, room)
+        if patient is None or person is None:
+            return patient if person is None else person
+        return patient if insists and not room.held_by_ceiling(patient) else person
+
+    def _patient_turn(self, now: float, room: Room) -> tuple[T | None, bool]:
+        """Of batch and probes, whose turn it is, and whether its bound lets no person pass it any more."""
+        head, probe = self._head, _first(self._probes)
+        if probe is not None:
+            due = self._passed >= self.max_passes or now - self._probe_since >= self.max_age
+            if due or head is None or room.held_by_ceiling(head):
+                return probe, due
+        spent = self._overtaken >= self.max_overtakes or now - self._head_since >= self.max_age
+        return head, spent
+
+    def _new_first_probe(self, now: float) -> None:
+        self._probe_since = now
+        self._passed = 0
+
+    def _new_head(self, now: float) -> None:
+        """Deficit round robin: the first tenant of the ring serves while it can pay, then goes to the ring's end."""
+        self._overtaken = 0
+        self._head_since = now
+        self._head = None
+        while self._tenants:
+            name, tenant = next(iter(self._tenants.items()))
+            ticket = _first(tenant.queue)
+            assert ticket is not None
+            if tenant.deficit >= ticket.weight:
+                self._head = ticket
+                return
+            self._tenants.move_to_end(name)
+            next(iter(self._tenants.values())).deficit += self._quantum
+
+    def _remove_batch(self, ticket: T) -> None:
+        tenant = self._tenants[ticket.tenant]
+        del tenant.queue[ticket]
+        if not tenant.queue:
+            del self._tenants[ticket.tenant]  # what it was owed goes with it: credit is for those who wait

@@ -1,0 +1,60 @@
+"""What a lane shows of itself: frozen snapshots, in the words of law 6."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+
+@attrs.define
+class Totals:
+    """What became of every ticket ever offered.
+
+    At every instant ``offered`` is the sum of all the others.
+    """
+
+    offered: int = 0
+    queued: int = 0
+    in_flight: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    withdrawn: int = 0
+    shed: int = 0
+    aborted: int = 0
+    unsettled: int = 0
+
+    @property
+    def accounted(self) -> int:
+        """The right side of the conservation law."""
+        ended = self.succeeded + self.failed + self.withdrawn + self.shed + self.aborted + self.unsettled
+        return self.queued + self.in_flight + ended
+
+
+@attrs.frozen
+class LaneStatistics:
+    """A lane at one instant.
+
+    Attributes:
+        capacity: Units that may be in flight, as last read.
+        ceiling: Units that batch and probe work may use together.
+        tickets_in_flight: Dispatched tickets that have not settled, detached ones included.
+        weight_in_flight: Units they take.
+        queued: Waiting tickets by class, those that wait for room included.
+        queued_by_tenant: Waiting tickets by tenant.
+        longest_wait: Seconds that the longest waiting ticket has waited.
+        overtakes_spent: Interactive tickets dispatched before a batch head that would have fitted.
+        slots: Slots that are open.
+        totals: Law 6.
+    """
+
+    capacity: int
+    ceiling: int
+    tickets_in_flight: int
+    weight_in_flight: int
+    queued: Mapping[str, int]
+    queued_by_tenant: Mapping[str | None, int]
+    longest_wait: float
+    overtakes_spent: int
+    slots: int
+    totals: Totals

@@ -1,0 +1,1 @@
+"""From a repository to stored vectors, and back by search."""

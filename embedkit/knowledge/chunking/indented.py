@@ -1,0 +1,202 @@
+"""Code and data of every other language, by what nearly all of it shares: indentation and blank lines.
+
+A grammar for each language would be exact and endless. Formatted code shows its structure in how far its lines are
+indented; where an opening and a closing line have the same indentation, the closing one is no place to cut. A list of
+patterns names what common languages define, for the scope. Text that is not indented is cut at blank lines, then
+between any two lines.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from embedkit.knowledge.chunking.outline import Definition, Outline, nest
+from embedkit.knowledge.chunking.page import Page
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_DATA = frozenset(
+    {"json", "jsonl", "ndjson", "yaml", "yml", "toml", "ini", "cfg", "conf", "csv", "tsv", "xml", "html", "htm", "svg"}
+    | {"log", "lock", "properties", "env", "diff", "patch", "po", "pot", "tex", "bib", "geojson", "xhtml"}
+)
+_HASH_COMMENTS = frozenset(
+    {"sh", "bash", "zsh", "fish", "rb", "pl", "pm", "r", "jl", "ex", "exs", "yaml", "yml", "toml", "tf", "nix", "ps1"}
+    | {"cmake", "mk", "makefile", "dockerfile", "cfg", "conf", "ini", "properties", "env", "tcl", "awk", "nim", "cr"}
+)
+_DASH_COMMENTS = frozenset({"sql", "lua", "hs", "elm", "ada", "adb", "ads", "vhd"})
+
+# A line that closes what a line above it opened, or goes on with it.
+_CLOSES = re.compile(
+    rb"[})\]{]|</|(?:end|else|elif|elsif|elseif|fi|done|esac|then|catch|rescue|ensure|finally|do|begin)\b"
+    rb"(?![ \t]*[=(.])"
+)
+_BLOCK_COMMENT = re.compile(rb"^[ \t]*+/\*(?s:.*?)(?:\*/|\Z)", re.MULTILINE)
+
+_READ = 240  # bytes of a line that are looked at for a definition, so that no line makes a pattern slow
+_WORD = rb"[A-Za-z_$\x80-\xff][\w$\x80-\xff]*"
+_MODIFIERS = (
+    rb"(?:(?:export|default|declare|public|private|protected|internal|static|final|abstract|sealed|partial|async|unsafe"
+    rb"|const|extern|inline|virtual|override|open|data|suspend|local|typedef|template|noexcept|constexpr|fileprivate"
+    rb"|pub(?:\([^)]{0,40}\))?|extern[ \t]+\"C\"|@\w+)[ \t]+){0,6}"
+)
+_KEYWORD = re.compile(
+    _MODIFIERS
+    + rb"(class|struct|enum|union|interface|trait|impl|mod|module|namespace|protocol|extension|object|record|package"
+    rb"|fn|func|function|def|fun|sub|proc|macro_rules!|type|defmodule|defp|defmacro)\b"
+    rb"[ \t*]*(?:<[^<>]{0,80}>[ \t]*)?(?:\([^()]{0,80}\)[ \t]*)?(" + _WORD + rb"(?:(?:\.|::|:)" + _WORD + rb"){0,6})"
+)
+_HOLDERS = frozenset(
+    {b"class", b"struct", b"enum", b"union", b"interface", b"trait", b"impl", b"mod", b"module", b"namespace"}
+    | {b"protocol", b"extension", b"object", b"record", b"package", b"defmodule"}
+)
+_ASSIGNED = re.compile(
+    rb"(?:export[ \t]+)?(?:const|let|var)[ \t]+(" + _WORD + rb")[ \t]*(?::[^=]{0,80})?=[ \t]*"
+    rb"(?:async[ \t]*)?(?:function\b|\([^()]{0,160}\)[ \t]*(?::[^=]{0,60})?=>|" + _WORD + rb"[ \t]*=>|class\b)"
+)
+_CREATE = re.compile(
+    rb"(?i:create(?:[ \t]+or[ \t]+replace)?(?:[ \t]+(?:temp|temporary|unique|materialized))?[ \t]+"
+    rb"(?:table|view|function|procedure|index|trigger|type|schema)(?:[ \t]+if[ \t]+not[ \t]+exists)?)[ \t]+([\w.\"`]+)"
+)
+# name(...) {: a function of C and its kin, a method of Java or JavaScript, a shell function.
+_CALLABLE = re.compile(
+    rb"(?!(?:if|for|while|switch|return|else|do|case|when|until|foreach|catch|sizeof|throw|new|await|yield|print|assert)\b)"
+    rb"(?:[\w:<>,*&\[\]~$\x80-\xff]+[ \t*&]+){0,8}?((?:" + _WORD + rb"::){0,4}~?" + _WORD + rb")[ \t]*\([^;=\"'{]*\{"
+)
+# C's kin alone: the brace may stand on a later line, but a type is before the name.
+_TYPED = re.compile(
+    rb"(?!(?:return|else|typedef|throw|new|case|goto|delete)\b)"
+    rb"[\w:<>,*&\[\]~]+[ \t*&]+(?:[\w:<>,*&\[\]~]+[ \t*&]+){0,8}?"
+    rb"((?:" + _WORD + rb"::){0,4}~?" + _WORD + rb")[ \t]*\([^;=\"']*$"
+)
+_C_KIN = frozenset({"c", "h", "cc", "hh", "cpp", "hpp", "cxx", "hxx", "m", "mm", "cu", "ino", "java", "cs", "d"})
+_MAX_LEVEL = 24  # half columns of two
+_COST = 3
+_DEFINITION, _AFTER_BLANK, _PLAIN = 0, 1, 2
+
+
+def outline(page: Page, suffix: str) -> Outline:
+    """Where a text may be cut by its indentation; what it defines, where ``suffix`` does not say it is data."""
+    import numpy as np
+
+    comments = _comments(page, suffix)
+    first_bytes = page.first
+    ink = np.flatnonzero(~page.blank)
+    code = ink[~comments[ink]]
+    raw = np.frombuffer(page.data, np.uint8)
+    closing = np.array(
+        [line for line, offset in _candidates(raw, code, first_bytes) if _CLOSES.match(page.data, offset)],
+        np.int64,
+    )
+    code = code[~np.isin(code, closing)]
+    is_code = suffix not in _DATA and (suffix != "" or page.data.startswith(b"#!"))
+    openings = _openings(page, code, suffix) if is_code else {}
+    cuts, costs = _cuts(page, code, comments, openings)
+    return Outline(cuts, costs, _definitions(page, code, comments, openings))
+
+
+def _candidates(raw: NDArray[np.uint8], lines: NDArray[np.int64], first: NDArray[np.int64]) -> list[tuple[int, int]]:
+    import numpy as np
+
+    chosen = lines[np.isin(raw[first[lines]], list(b"})]{<efdtcrb"))]
+    return list(zip(chosen.tolist(), first[chosen].tolist(), strict=True))
+
+
+def _comments(page: Page, suffix: str) -> NDArray[np.bool_]:
+    """Which lines hold a comment only."""
+    import numpy as np
+
+    found = np.zeros(page.count, np.bool_)
+    if suffix in _DATA and suffix not in _HASH_COMMENTS:
+        return found
+    mark = b"#" if suffix in _HASH_COMMENTS else b"--" if suffix in _DASH_COMMENTS else b"//"
+    raw = np.frombuffer(page.data, np.uint8)
+    begins = page.first[~page.blank]
+    here = raw[begins] == mark[0]
+    if len(mark) == 2:
+        here &= raw[np.minimum(begins + 1, len(raw) - 1)] == mark[1]
+    found[np.flatnonzero(~page.blank)[here]] = True
+    if mark != b"#":
+        for match in _BLOCK_COMMENT.finditer(page.data):
+            low, high = np.searchsorted(page.starts, match.span(), side="right") - 1
+            found[low : high + 1] = True
+    return found & ~page.blank
+
+
+def _openings(page: Page, lines: NDArray[np.int64], suffix: str) -> dict[int, Definition]:
+    """The lines that define something."""
+    found: dict[int, Definition] = {}
+    rows = zip(
+        lines.tolist(),
+        page.first[lines].tolist(),
+        page.starts[lines + 1].tolist(),
+        page.indent[lines].tolist(),
+        strict=True,
+    )
+    for line, begin, end, indent in rows:
+        if indent > 16:
+            continue
+        text = page.data[begin : min(end - 1, begin + _READ)]
+        named = _named(text, typed=indent == 0 and suffix in _C_KIN)
+        if named is not None:
+            name, holds = named
+            found[line] = Definition(line, line, indent, name.decode("utf-8", "replace"), holds)
+    return found
+
+
+def _named(text: bytes, *, typed: bool) -> tuple[bytes, bool] | None:
+    """The name that a line defines, and whether what it names holds members."""
+    match = _KEYWORD.match(text)
+    if match:
+        return (match[2], match[1] in _HOLDERS) if not text.rstrip().endswith(b";") else None
+    for pattern in (_ASSIGNED, _CREATE):
+        match = pattern.match(text)
+        if match:
+            return match[1].strip(b'"`'), False
+    if b"(" in text:
+        match = _CALLABLE.match(text) or (_TYPED.match(text.rstrip()) if typed else None)
+        if match:
+            return match[1], False
+    return None
+
+
+def _definitions(
+    page: Page, code: NDArray[np.int64], comments: NDArray[np.bool_], openings: dict[int, Definition]
+) -> list[Definition]:
+    import numpy as np
+
+    if not openings:
+        return []
+    rows = zip(code.tolist(), page.indent[code].tolist(), strict=True)
+    found = nest(((line, level, openings.get(line)) for line, level in rows), page.count - 1, ".")
+    inked = np.where(page.blank | comments, 0, np.arange(page.count))
+    last = np.maximum.accumulate(inked).tolist()
+    for definition in found:
+        definition.end = max(definition.start, last[definition.end])
+    return found
+
+
+def _cuts(
+    page: Page, code: NDArray[np.int64], comments: NDArray[np.bool_], openings: dict[int, Definition]
+) -> tuple[list[int], list[int]]:
+    import numpy as np
+
+    level = np.minimum(page.indent // 2, _MAX_LEVEL) * _COST
+    cost = np.full(page.count, -1, np.int64)
+    starts = code
+    if comments.any():
+        heads = np.flatnonzero(comments & ~np.concatenate(([False], comments[:-1])))
+        cost[heads] = level[heads] + np.where(page.after_blank[heads], _AFTER_BLANK, _PLAIN)
+        above = np.maximum.accumulate(np.where(comments, -1, np.arange(page.count)))
+        starts = code.copy()
+        attached = (code > 0) & comments[np.maximum(code - 1, 0)]
+        starts[attached] = above[code[attached] - 1] + 1
+    kind = np.where(page.after_blank[starts], _AFTER_BLANK, _PLAIN)
+    kind[np.isin(code, list(openings))] = _DEFINITION
+    cost[starts] = level[code] + kind
+    first = int(np.argmin(page.blank))
+    cost[first] = max(0, int(cost[first]))
+    cuts = np.flatnonzero(cost >= 0)
+    return cuts.tolist(), cost[cuts].tolist()

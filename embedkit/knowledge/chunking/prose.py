@@ -1,0 +1,125 @@
+"""Prose: Markdown and reStructuredText by their headings, any other text by its paragraphs."""
+
+from __future__ import annotations
+
+import re
+
+from embedkit.knowledge.chunking.outline import Definition, Outline, nest
+from embedkit.knowledge.chunking.page import Page
+
+_MARKDOWN = frozenset({"md", "markdown", "mdx", "mkd", "qmd", "rmd"})
+_RESTRUCTURED = frozenset({"rst", "rest"})
+_PLAIN = frozenset({"txt", "text", "adoc", "asciidoc", "org", "textile"})
+_BARE_NAMES = frozenset(
+    {"readme", "license", "licence", "copying", "authors", "contributors", "notice", "install"}
+    | {"changelog", "changes", "news", "history", "todo"}
+)
+
+_FENCE = re.compile(rb"(`{3,}|~{3,})")
+_HASHES = re.compile(rb"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t\r]*$")
+_RULE = re.compile(rb"([!-/:-@\[-`{-~])\1{2,}[ \t\r]*$")
+_MARKDOWN_RULES = {b"=": 1, b"-": 2}
+_MAX_TITLE = 120  # bytes
+_PARAGRAPH, _LINE, _FENCED = 10, 40, 60  # costs; a heading's is its level
+
+
+def speaks(suffix: str, name: str) -> bool:
+    """Whether a file of this name holds prose."""
+    return suffix in _MARKDOWN or suffix in _RESTRUCTURED or suffix in _PLAIN or name in _BARE_NAMES
+
+
+def outline(page: Page, suffix: str) -> Outline:
+    """Where a text may be cut: before its sections, then its paragraphs, then its lines."""
+    reader = _Reader(page, suffix)
+    lines, costs = reader.read()
+    events = [(opening.start, opening.level, opening) for opening in reader.headings]
+    return Outline(lines, costs, nest(events, page.count - 1, " > "))
+
+
+class _Reader:
+    """One walk over the lines, with the fence that is open and the ranks that underlines have had so far."""
+
+    def __init__(self, page: Page, suffix: str) -> None:
+        self._page = page
+        self._markdown = suffix in _MARKDOWN
+        self._restructured = suffix in _RESTRUCTURED
+        self._fence = b""
+        self._ranks: dict[tuple[bytes, bool], int] = {}
+        self.headings: list[Definition] = []
+
+    def read(self) -> tuple[list[int], list[int]]:
+        page = self._page
+        lines = [line for line, blank in enumerate(page.blank.tolist()) if not blank]
+        after_blank, indent = page.after_blank.tolist(), page.indent.tolist()
+        costs = []
+        skip_before = 0
+        for line in lines:
+            if self._fenced(line):
+                costs.append(_FENCED + (0 if after_blank[line] else 1))
+                continue
+            heading, skip = (None, 0) if line < skip_before else self._heading(line)
+            if heading is not None:
+                self.headings.append(heading)
+                costs.append(heading.level)
+                skip_before = skip
+            elif after_blank[line] and line >= skip_before:
+                costs.append(_PARAGRAPH + min(indent[line] // 2, 8))
+            else:
+                costs.append(_FENCED + 2 if line < skip_before else _LINE)
+        return lines, costs
+
+    def _text(self, line: int) -> bytes:
+        """The line's ink, up to what a title may have."""
+        if line >= self._page.count:
+            return b""
+        begin, end = int(self._page.first[line]), int(self._page.starts[line + 1]) - 1
+        return self._page.data[begin : min(end, begin + 2 * _MAX_TITLE)]
+
+    def _fenced(self, line: int) -> bool:
+        """Whether the line lies in a fenced block of Markdown, whose opening line may be cut before."""
+        if not self._markdown:
+            return False
+        match = _FENCE.match(self._text(line))
+        if not self._fence:
+            self._fence = match[1] if match else b""
+            return False
+        if match and match[1].startswith(self._fence) and not self._text(line)[match.end() :].strip():
+            self._fence = b""
+        return True
+
+    def _heading(self, line: int) -> tuple[Definition | None, int]:
+        """The heading that begins on the line, and the line after it."""
+        if self._markdown:
+            match = _HASHES.match(self._text(line)) if self._page.indent[line] < 4 else None
+            if match:
+                return self._opening(line, len(match[1]), match[2]), line + 1
+            level = self._underlined(line)
+            if level and level[0] in _MARKDOWN_RULES:
+                return self._opening(line, _MARKDOWN_RULES[level[0]], self._text(line)), line + 2
+        if self._restructured and self._page.indent[line] < 2:
+            return self._section(line)
+        return None, 0
+
+    def _section(self, line: int) -> tuple[Definition | None, int]:
+        """A title of reStructuredText: underlined, or between two rules; ranks are in order of appearance."""
+        over = _RULE.match(self._text(line))
+        title = line + 1 if over else line
+        under = self._underlined(title) if title < self._page.count and not self._page.blank[title] else None
+        if not under or (over and over[1] != under[0]):
+            return None, 0
+        rank = self._ranks.setdefault((under[0], bool(over)), min(len(self._ranks) + 1, _PARAGRAPH - 1))
+        return self._opening(line, rank, self._text(title)), title + 2
+
+    def _underlined(self, line: int) -> tuple[bytes, int] | None:
+        """The sign and length of the rule under a line of text that begins a paragraph."""
+        title = self._text(line).strip()
+        if not title or len(title) > _MAX_TITLE or _RULE.match(title):
+            return None
+        rule = _RULE.match(self._text(line + 1))
+        if rule is None or (self._restructured and len(rule[0].strip()) < len(title.decode("utf-8", "replace"))):
+            return None
+        return rule[1], len(rule[0].strip())
+
+    def _opening(self, line: int, level: int, title: bytes) -> Definition:
+        name = " ".join(title[:_MAX_TITLE].decode("utf-8", "replace").split())
+        return Definition(line, line, level, name, True)

@@ -1,0 +1,1 @@
+"""How to speak to engines: one file an engine."""

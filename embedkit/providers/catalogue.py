@@ -1,0 +1,84 @@
+"""From settings to providers, and to the kind of lane that each needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from embedkit.admission.attempts import NoRetry, Retry
+from embedkit.admission.budget_lane import BudgetLane
+from embedkit.admission.capacity_lane import CapacityLane
+from embedkit.admission.lane import Lane
+from embedkit.errors import UsageError
+from embedkit.providers.local import LocalProvider
+from embedkit.providers.ollama import OllamaProvider
+from embedkit.providers.openai_compatible import OpenAICompatibleProvider
+from embedkit.providers.retry import ollama_policy, openai_compatible_policy
+
+if TYPE_CHECKING:
+    from embedkit.providers.provider import Connection, Provider
+    from embedkit.settings import ProviderSettings, Settings
+
+_LANES: Mapping[str, type[Lane[Connection]]] = {
+    "local": CapacityLane,
+    "ollama": CapacityLane,
+    "openai-compatible": BudgetLane,
+}
+
+
+def make_provider(settings: Settings, name: str, environ: Mapping[str, str], dimension: int | None) -> Provider:
+    """The provider that the settings describe; nothing is sent or loaded yet.
+
+    Args:
+        settings: What is in force.
+        name: Which provider.
+        environ: Where keys are.
+        dimension: What the store has already, where there is one.
+
+    Raises:
+        UsageError: No such provider, it does not embed, or its key is not set.
+    """
+    described = settings.provider(name)
+    match described.kind:
+        case "local":
+            return LocalProvider(name, threads=described.capacity)
+        case "openai-compatible":
+            return OpenAICompatibleProvider(
+                name,
+                _given(described.base_url),
+                _given(described.model),
+                api_key=settings.api_key(name, environ),
+                dimensions=described.dimensions,
+                dimension=dimension,
+            )
+        case "ollama":
+            return OllamaProvider(
+                name,
+                _given(described.base_url),
+                _given(described.model),
+                num_ctx=described.num_ctx,
+                keep_alive=described.keep_alive,
+                dimensions=described.dimensions,
+                dimension=dimension,
+            )
+    raise UsageError(
+        f"provider {name} ({described.kind}) is not one that embeds here; name another in embedding.provider"
+    )
+
+
+def lane_class(described: ProviderSettings) -> type[Lane[Connection]]:
+    """Which settlement the provider's kind declares."""
+    return _LANES[described.kind]
+
+
+def make_retry(described: ProviderSettings) -> Retry:
+    """Which failures of the provider are followed by another attempt."""
+    if described.kind == "local":
+        return NoRetry()
+    policy = openai_compatible_policy if described.kind == "openai-compatible" else ollama_policy
+    return policy(max_retry_after=described.max_retry_after, over_cap=described.over_cap)
+
+
+def _given(value: str | None) -> str:
+    assert value is not None  # the settings' own validation
+    return value

@@ -1,0 +1,76 @@
+"""What the environment adds to the settings. A blank value counts as unset; nothing read here is ever shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from embedkit.errors import SettingsError
+from embedkit.settings.fields import written
+from embedkit.settings.redaction import shown
+
+if TYPE_CHECKING:
+    from embedkit.settings.model import Settings
+
+_LARGEST_DIGITS = 12
+
+
+def key_from(settings: Settings, name: str, environ: Mapping[str, str]) -> str | None:
+    """The key of provider ``name``; ``None`` where it has no ``api_key_env``.
+
+    Raises:
+        SettingsError: The variable is unset, or holds what cannot stand in a header. Names the variable only.
+    """
+    provider = settings.provider(name)
+    if (variable := provider.api_key_env) is None:
+        return None
+    secret = environ.get(variable, "").strip()
+    if not secret:
+        raise _key_error(
+            settings, name, f'the environment variable "{variable}" is not set; export it, or name another'
+        )
+    if not (secret.isascii() and secret.isprintable()):
+        fault = f'the environment variable "{variable}" holds characters that no key has; set it to the key alone'
+        raise _key_error(settings, name, fault)
+    return secret
+
+
+def _key_error(settings: Settings, name: str, message: str) -> SettingsError:
+    key = written(("providers", name, "api_key_env"))
+    file, line = settings.place_of(key)
+    return SettingsError(message, file=file, line=line, key=key)
+
+
+def shortest_answer(settings: Settings, name: str, environ: Mapping[str, str]) -> int:
+    """Characters below which an answer of provider ``name`` is suspected; 0 for never.
+
+    ``GEMINI_MIN_ANSWER_CHARS`` counts for kind ``gemini-cli``, before the file.
+
+    Raises:
+        SettingsError: The variable is no whole number.
+    """
+    if settings.provider(name).kind == "gemini-cli":
+        asked = _whole(environ, "GEMINI_MIN_ANSWER_CHARS")
+        if asked is not None:
+            return asked
+    return settings.ask.min_answer_chars
+
+
+def upload_limit(settings: Settings, environ: Mapping[str, str]) -> float | None:
+    """Seconds that one upload may take, ``None`` for no bound. ``GROK_UPLOAD_TIMEOUT_MS`` counts before the file.
+
+    Raises:
+        SettingsError: The variable is no whole number.
+    """
+    asked = _whole(environ, "GROK_UPLOAD_TIMEOUT_MS")
+    seconds = settings.ask.upload_timeout if asked is None else asked / 1000
+    return seconds or None
+
+
+def _whole(environ: Mapping[str, str], variable: str) -> int | None:
+    text = environ.get(variable, "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= _LARGEST_DIGITS):
+        raise SettingsError(f"{shown(text)} is not a whole number, 0 or more; unset it or set a number", key=variable)
+    return int(text)

@@ -1,0 +1,66 @@
+"""The command line's grammar."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from embedkit.errors import UsageError
+from embedkit.surfaces.exits import USAGE, show_error
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says one line, in JSON where the caller asked for JSON."""
+
+    def error(self, message: str) -> NoReturn:
+        mend = f"see `{self.prog} --help`"
+        show_error(UsageError(f"{message}; {mend}", code="USAGE"), as_json="--json" in sys.argv[1:])
+        raise SystemExit(USAGE)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The whole grammar."""
+    common = _Parser(add_help=False)
+    common.add_argument("--config", metavar="FILE", help="settings file (default: embedkit.toml here or in a parent)")
+    common.add_argument("--store", metavar="FILE", type=Path, help="knowledge base (default: beside the settings file)")
+    common.add_argument("--provider", metavar="NAME", help="which provider embeds")
+    common.add_argument("--json", action="store_true", help="one JSON document on standard output, nothing else")
+    common.add_argument("-v", "--verbose", action="store_true", help="say more on standard error")
+
+    parser = _Parser(prog="embedkit", description="Embedding work on scarce engines: sync repositories, search them.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+
+    def command(name: str, description: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, parents=[common], help=description, description=description)
+
+    sync = command("sync", "bring the knowledge base up to date with folders, or with the settings' tenants")
+    _add_paths(sync)
+    sync.add_argument("--all", action="store_true", help="tenants of the settings that are not due as well")
+
+    search = command("search", "find the nearest chunks")
+    search.add_argument("query", metavar="QUERY")
+    search.add_argument("-k", type=_positive, default=10, metavar="N", help="how many (default: 10)")
+    whose = search.add_mutually_exclusive_group()
+    whose.add_argument("--tenant", metavar="NAME", help="whose chunks (default: the store's only tenant)")
+    whose.add_argument("--all-tenants", action="store_true", help="every tenant's chunks")
+    search.add_argument("--repository", metavar="NAME", help="only in this repository")
+    search.add_argument("--mode", choices=("hybrid", "vector", "text"), default="hybrid")
+
+    command("status", "what is stored, what is outstanding and why, what happened")
+    watch = command("watch", "sync, and sync again whenever files change")
+    _add_paths(watch)
+    settings = command("settings", "what is in force, and where each value came from")
+    settings.add_argument("--schema", action="store_true", help="print the settings' JSON schema")
+    return parser
+
+
+def _add_paths(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="folders (tenant `default`)")
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)

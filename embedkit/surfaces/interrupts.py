@@ -1,0 +1,60 @@
+"""Ctrl-C and SIGTERM: the work is cancelled, what was stored stays, and the process is gone within two seconds."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from embedkit.surfaces.exits import INTERRUPTED
+
+_PATIENCE_SECONDS = 1.8
+
+
+@attrs.define
+class Interrupt:
+    """Whether a signal ended the block."""
+
+    came: bool = False
+
+
+@asynccontextmanager
+async def interruptible() -> AsyncGenerator[Interrupt]:
+    """Run the block until it ends or a signal comes; then ``came`` is true and the block was cancelled.
+
+    Cancellation:
+        Passes on; the signals' former handlers are back.
+    """
+    interrupt = Interrupt()
+    failed: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_listen, interrupt, nursery.cancel_scope)
+        try:
+            yield interrupt
+        except Exception as error:
+            failed = error  # kept aside, so that the nursery does not wrap it in a group
+        nursery.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+
+
+async def _listen(
+    interrupt: Interrupt, work: trio.CancelScope, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for _ in signals:
+            interrupt.came = True
+            _bound_the_end()
+            work.cancel()
+            return
+
+
+def _bound_the_end() -> None:
+    """Cancelling waits for worker threads, and one may hang (a dead network file system): do not wait with it."""
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(INTERRUPTED))
+    signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS)

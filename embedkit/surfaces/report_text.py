@@ -1,0 +1,57 @@
+"""A sweep's report for people."""
+
+from __future__ import annotations
+
+from embedkit.sweep.outcome import RepositoryReport, SweepReport
+
+_STATUS = {
+    "completed": "done",
+    "partial": "clean so far; the rest comes with the next sync",
+    "deferred": "work is left, and nothing failed; run sync again later",
+    "starved": "nothing was attempted, and some repositories never succeeded",
+    "failed": "something failed",
+    "aborted": "interrupted; what was stored stays, and the next sync goes on from there",
+}
+
+
+def report_text(report: SweepReport) -> str:
+    """One line or two a repository, the circuit if it tripped, and the status."""
+    lines = [line for repository in report.repositories for line in _lines(repository)]
+    if report.circuit is not None:
+        trip = report.circuit
+        lines.append(
+            f"circuit of {trip.provider} opened by {trip.tenant}/{trip.name} ({trip.code}); "
+            f"{_count(trip.shed, 'queued ticket')} shed"
+        )
+    return "\n".join([*lines, f"sync {report.status}: {_STATUS[report.status]}"]) + "\n"
+
+
+def _lines(report: RepositoryReport) -> list[str]:
+    name = f"{report.tenant}/{report.name}"
+    if report.outcome == "not-due":
+        return [f"{name}: not due" + (f" for {_time(report.next_due_in)}" if report.next_due_in else "")]
+    did = [f"{_count(report.embedded, 'vector')} bought"]
+    did += [f"{number:,} {word}" for number, word in ((report.reused, "reused"), (report.deleted, "removed")) if number]
+    rate = f" ({report.embedded / report.elapsed:,.0f} a second)" if report.embedded and report.elapsed > 0 else ""
+    lines = [
+        f"{name}: {report.outcome}; {_count(report.documents, 'document')}, {_count(report.chunks, 'chunk')}; "
+        f"{', '.join(did)}, {_count(report.provider_calls, 'call')} in {_time(report.elapsed)}{rate}"
+    ]
+    skipped = [f"{count:,} {reason}" for reason, count in sorted(report.skipped.items()) if count]
+    if skipped:
+        lines.append(f"  left out: {', '.join(skipped)}")
+    if report.reason is not None:
+        lines.append(f"  why: {report.reason} [{report.code}]")
+    if report.outstanding and report.outcome != "complete":
+        lines.append(f"  outstanding: {_count(report.outstanding, 'document')}")
+    return lines
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,90 @@
+"""``embedkit search``: the nearest chunks, and where they stand."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from embedkit.engine import Engine, open_engine
+from embedkit.errors import UsageError
+from embedkit.knowledge.search import Hit
+from embedkit.settings import Settings
+from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json
+from embedkit.surfaces.interrupts import interruptible
+
+_LINES_SHOWN = 6
+_WIDTH = 110
+
+
+async def run(given: argparse.Namespace, settings: Settings) -> int:
+    """Search and print.
+
+    Cancellation:
+        Nothing was printed, or all of it.
+    """
+    hits: list[Hit] | None = None
+    async with interruptible() as interrupt, open_engine(settings) as engine:
+        hits = await _search(given, engine)
+    if interrupt.came or hits is None:
+        return INTERRUPTED
+    if given.json:
+        print_json({"query": given.query, "mode": given.mode, "hits": [_as_json(hit) for hit in hits]})
+    else:
+        sys.stdout.write(_text(hits))
+    return DONE
+
+
+async def _search(given: argparse.Namespace, engine: Engine) -> list[Hit]:
+    await engine.knowledge(create=False)
+    found: list[Hit] = []
+    for tenant in await _tenants(given, engine):
+        found += await engine.search(
+            given.query, tenant=tenant, repository=given.repository, k=given.k, mode=given.mode
+        )
+    return sorted(found, key=lambda hit: -hit.score)[: given.k]
+
+
+async def _tenants(given: argparse.Namespace, engine: Engine) -> Sequence[str]:
+    store = await engine.knowledge()
+    names = await store.tenants()
+    if given.tenant is not None and given.tenant not in names:
+        raise UsageError(f"the store has no tenant {given.tenant!r}; it has {_listed(names)}")
+    if given.tenant is None and not given.all_tenants and len(names) > 1:
+        raise UsageError(f"the store has several tenants: {_listed(names)}; name one (--tenant) or --all-tenants")
+    chosen = names if given.tenant is None else [given.tenant]
+    repositories = [record for record in await store.repositories() if record.tenant in chosen]
+    if given.repository is not None and given.repository not in {record.name for record in repositories}:
+        known = _listed(sorted({record.name for record in repositories}))
+        raise UsageError(f"there is no repository {given.repository!r}; there is {known}")
+    return chosen
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _as_json(hit: Hit) -> dict[str, object]:
+    return {
+        "score": hit.score,
+        "tenant": hit.tenant,
+        "repository": hit.repository,
+        "path": hit.path,
+        "lines": list(hit.lines),
+        "text": hit.text,
+    }
+
+
+def _text(hits: Sequence[Hit]) -> str:
+    if not hits:
+        return "nothing found\n"
+    return "\n".join(_entry(hit) for hit in hits)
+
+
+def _entry(hit: Hit) -> str:
+    first, last = hit.lines
+    head = f"{hit.score:.3f}  {hit.tenant}/{hit.repository}  {hit.path}:{first}-{last}"
+    lines = [line for line in hit.text.splitlines() if line.strip()]
+    shown = [f"    {line[:_WIDTH]}" for line in lines[:_LINES_SHOWN]]
+    more = [f"    ... {len(lines) - _LINES_SHOWN} more"] if len(lines) > _LINES_SHOWN else []
+    return "\n".join([head, *shown, *more]) + "\n"

@@ -1,0 +1,146 @@
+"""``embedkit status``: what is stored, what is outstanding and why, and what happened. It calls nobody."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from embedkit.activity.disk import read_longest_waits, read_report
+from embedkit.activity.report import ReportRow
+from embedkit.database import open_database
+from embedkit.knowledge.repositories import RepositoryRecord
+from embedkit.knowledge.store import SqliteStore
+from embedkit.settings import Settings
+from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json
+from embedkit.surfaces.interrupts import interruptible
+from embedkit.surfaces.status_text import status_text
+
+# Law 6; ``abandoned`` is what a process that died left queued.
+_ENDINGS = ("succeeded", "failed", "withdrawn", "shed", "aborted", "unsettled", "abandoned")
+
+
+@attrs.frozen
+class Status:
+    """What ``status`` shows.
+
+    Attributes:
+        at: Wall-clock time of the look, seconds since 1970.
+        settings: What is in force.
+        repositories: Every repository in the store.
+        activity: The ledger's report over all processes that use this store.
+        longest_waits: Seconds, by lane.
+    """
+
+    at: float
+    settings: Settings
+    repositories: Sequence[RepositoryRecord]
+    activity: Sequence[ReportRow]
+    longest_waits: Mapping[str, float]
+
+    def as_json(self) -> dict[str, Any]:
+        """As ``status --json`` prints it."""
+        return {
+            "at": self.at,
+            "age": max(time.time() - self.at, 0.0),
+            "lanes": self.lanes(),
+            "probe": None,
+            "access": self.access(),
+            "config": self.config(),
+            "repositories": [_repository(record, self.at) for record in self.repositories],
+            "activity": [row.as_json() for row in self.activity],
+        }
+
+    def access(self) -> dict[str, int]:
+        """How many repositories can be searched as they should be, and how many cannot."""
+        ready = sum(1 for record in self.repositories if record.succeeded and not record.outstanding)
+        return {"ready": ready, "degraded": len(self.repositories) - ready}
+
+    def config(self) -> dict[str, Any]:
+        """What the settings name."""
+        named = [item for tenant in self.settings.tenants for item in tenant.repositories]
+        missing = [item for item in named if item.path is not None and not item.path.is_dir()]
+        return {
+            "repositories": len(named),
+            "disabled": sum(1 for item in named if not item.enabled),
+            "errors": [f"{item.name}: {item.path} is not there" for item in missing],
+        }
+
+    def lanes(self) -> list[dict[str, Any]]:
+        """Each lane that was ever used, and the one in force: as all processes that use this store wrote it down."""
+        known = [self.settings.embedding.provider]
+        known += sorted({row.group.provider for row in self.activity} - set(known))
+        return [self._lane(name) for name in known]
+
+    def _lane(self, name: str) -> dict[str, Any]:
+        rows = [row for row in self.activity if row.group.provider == name]
+        waiting: Counter[str] = Counter()
+        totals: Counter[str] = Counter()
+        for row in rows:
+            waiting[row.group.priority] += row.queued
+            totals.update(row.outcomes)
+        in_flight = sum(row.in_flight for row in rows)
+        described = self.settings.provider(name) if name in self.settings.provider_names else None
+        return {
+            "provider": name,
+            "capacity": None if described is None else described.capacity,
+            "in_flight": in_flight,
+            "waiting": {priority: count for priority, count in waiting.items() if count},
+            "longest_wait": self.longest_waits.get(name, 0.0),
+            "totals": {
+                "offered": totals.total() + waiting.total() + in_flight,
+                "queued": waiting.total(),
+                "in_flight": in_flight,
+                **{word: totals[word] for word in _ENDINGS},
+            },
+        }
+
+
+async def run(given: argparse.Namespace, settings: Settings) -> int:
+    """Look, and print.
+
+    Cancellation:
+        Nothing was changed.
+    """
+    status: Status | None = None
+    async with interruptible(), open_database(settings.store.path, create=False) as database:
+        store = SqliteStore(database)
+        await store.open()
+        now = time.time()
+        activity = await read_report(database)
+        waits = await read_longest_waits(database, now)
+        status = Status(now, settings, await store.repositories(), activity, waits)
+    if status is None:
+        return INTERRUPTED
+    if given.json:
+        print_json(status.as_json())
+    else:
+        sys.stdout.write(status_text(status))
+    return DONE
+
+
+def _repository(record: RepositoryRecord, now: float) -> dict[str, Any]:
+    last = record.last
+    return {
+        "tenant": record.tenant,
+        "name": record.name,
+        "revision": record.revision,
+        "outstanding": record.outstanding,
+        "streak": record.streak,
+        "next_due_in": None if record.next_due_at is None else max(record.next_due_at - now, 0.0),
+        "last": None
+        if last is None
+        else {
+            "outcome": last.outcome,
+            "code": last.code,
+            "reason": last.reason,
+            "attribution": last.attribution,
+            "clocks": attrs.asdict(last.clocks),
+            "at": last.at,
+        },
+    }

@@ -1,0 +1,74 @@
+"""A status for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from embedkit.knowledge.repositories import RepositoryRecord
+
+if TYPE_CHECKING:
+    from embedkit.activity.report import ReportRow
+    from embedkit.surfaces.status_command import Status
+
+
+def status_text(status: Status) -> str:
+    """Repositories, lanes, and what happened."""
+    access = status.access()
+    parts = [
+        f"{access['ready']} repositories ready, {access['degraded']} degraded",
+        *(_repository(record, status.at) for record in status.repositories),
+        *(f"settings: {error}" for error in status.config()["errors"]),
+        "",
+        "lanes, as every process that uses this store wrote them down (a lane governs one process only):",
+        *(_lane(lane) for lane in status.lanes()),
+        "",
+        *_table(status.activity),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _repository(record: RepositoryRecord, now: float) -> str:
+    revision = "nothing stored whole yet" if record.revision is None else f"at {record.revision[:12]}"
+    text = f"  {record.tenant}/{record.name}: {revision}"
+    last = record.last
+    if last is not None:
+        text += f", last {last.outcome}"
+        text += f" ({last.code}: {last.reason})" if last.code is not None else ""
+    if record.outstanding:
+        text += f", {record.outstanding} documents outstanding"
+    if record.streak:
+        text += f", {record.streak} failures in a row"
+    if record.next_due_at is not None:
+        wait = record.next_due_at - now
+        text += ", due now" if wait <= 0 else f", due in {wait / 60:.0f} min"
+    return text
+
+
+def _lane(lane: dict[str, object]) -> str:
+    return (
+        f"  {lane['provider']}: capacity {lane['capacity']}, in flight {lane['in_flight']}, "
+        f"waiting {lane['waiting'] or 'nobody'}"
+    )
+
+
+def _table(rows: Sequence[ReportRow]) -> list[str]:
+    """The ledger's table: a line a group, times in seconds as mean/p95/max."""
+    head = ("stage", "provider", "class", "tickets", "calls", "failed", "queue wait", "provider time", "retry wait")
+    lines = [
+        (
+            row.group.stage,
+            row.group.provider,
+            row.group.priority,
+            str(row.tickets),
+            str(row.calls),
+            str(row.failures),
+            *(
+                "/".join("-" if value is None else f"{value:.3f}" for value in (clock.mean, clock.p95, clock.max))
+                for clock in (row.queue_wait, row.provider_time, row.retry_wait)
+            ),
+        )
+        for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in (head, *lines)]

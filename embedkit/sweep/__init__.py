@@ -1,0 +1,1 @@
+"""One run over many repositories: the nursery, its schedule and its outcome."""

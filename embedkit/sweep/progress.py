@@ -1,0 +1,32 @@
+"""What a sweep tells whoever watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from embedkit.knowledge.indexing import Work
+    from embedkit.sweep.outcome import RepositoryReport
+
+
+@attrs.frozen
+class Progress:
+    """One step of one repository.
+
+    Attributes:
+        tenant: Whose.
+        name: Which repository.
+        work: What was done so far; changes as the work goes on.
+        report: How it ended, once it has.
+    """
+
+    tenant: str
+    name: str
+    work: Work
+    report: RepositoryReport | None = None
+
+
+OnProgress = Callable[[Progress], object]

@@ -1,0 +1,248 @@
+"""One repository in one sweep: due, lease, look, index, outcome, checkpoint, lease back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from embedkit.errors import EmbedkitError, StoreError
+from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
+from embedkit.knowledge.indexing import Indexing, Width, Work
+from embedkit.knowledge.leases import LEASE_SECONDS, Leased
+from embedkit.knowledge.repositories import Last, RepositoryRecord
+from embedkit.knowledge.source import Sighting, Snapshot, Source, open_source
+from embedkit.sweep.outcome import Outcome, RepositoryReport, deciding, outcome_of
+from embedkit.sweep.progress import Progress
+from embedkit.sweep.schedule import backoff, is_due, jitter
+
+if TYPE_CHECKING:
+    from embedkit.engine import Embeddings
+    from embedkit.knowledge.leases import Lease
+    from embedkit.settings import RepositorySettings
+    from embedkit.sweep.sweep import Sweep
+
+_RELEASE_SECONDS = 1.0
+
+
+class RepositoryRun:
+    """The work for one repository.
+
+    Args:
+        sweep: Its run: engine, store, circuit.
+        tenant: The tenant's name.
+        described: The repository's settings.
+    """
+
+    def __init__(self, sweep: Sweep, tenant: str, described: RepositorySettings) -> None:
+        self._sweep = sweep
+        self._tenant = tenant
+        self._described = described
+        self._work = Work()
+        self._began_at = trio.current_time()
+
+    async def run(self) -> RepositoryReport:
+        """Do all of it.
+
+        Raises:
+            StoreError: The store could not be asked about the repository.
+
+        Cancellation:
+            What was stored stays; the lease was given back; ``aborted`` tells how it stood.
+        """
+        record = await self._sweep.store.repository(self._tenant, self._described.name)
+        if not self._sweep.all and not is_due(record.next_due_at, time.time()):
+            return self._report(record, "not-due", None)
+        if self._sweep.circuit.is_open:
+            # It had not begun: nothing of it changes, and it is said so.
+            return self._report(record, "deferred", self._sweep.circuit.refusal())
+        try:
+            lease = await self._sweep.store.lease(record)
+        except Leased as error:
+            return self._report(record, "deferred", error)
+        try:
+            return await self._under(lease, record)
+        finally:
+            # Gone already where the work came to an outcome; otherwise others need not wait for it to expire.
+            with trio.move_on_after(_RELEASE_SECONDS, shield=True):
+                await self._sweep.store.release(lease)
+
+    def aborted(self) -> RepositoryReport:
+        """How it stood when it was cancelled."""
+        return attrs.evolve(self._numbers(), outcome="aborted", code="KB_SWEEP_ABORTED", reason="cancelled")
+
+    def failed(self, error: EmbedkitError) -> RepositoryReport:
+        """How it stands when the store itself failed."""
+        return attrs.evolve(self._numbers(), outcome="failed", code=error.durable_code, reason=str(error))
+
+    async def _under(self, lease: Lease, record: RepositoryRecord) -> RepositoryReport:
+        seen = None
+        revision = None
+        error: EmbedkitError | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_lease, lease, nursery.cancel_scope)
+            try:
+                snapshot = await self._look(record)
+                seen, revision = snapshot.sightings, snapshot.revision
+                await self._index(record, lease, snapshot)
+            except EmbedkitError as raised:
+                error = raised
+            nursery.cancel_scope.cancel()
+        errors = [*self._work.failures, *([error] if error is not None else [])]
+        outcome = outcome_of(errors, sliced=self._work.sliced, outstanding=self._work.outstanding)
+        return await self._settle(lease, record, outcome, deciding(errors), revision, seen)
+
+    async def _keep_lease(self, lease: Lease, work: trio.CancelScope) -> None:
+        """Renew the lease while the work goes on, and end the work if it is lost."""
+        while True:
+            await trio.sleep(LEASE_SECONDS / 3)
+            try:
+                await self._sweep.store.renew(lease)
+            except EmbedkitError as error:
+                self._work.failures.append(error)
+                work.cancel()
+
+    async def _look(self, record: RepositoryRecord) -> Snapshot:
+        known = await self._sweep.store.sightings(record)
+        source = self._source()
+        return await trio.to_thread.run_sync(partial(_snapshot, source, known))
+
+    def _source(self) -> Source:
+        settings = self._sweep.engine.settings
+        return open_source(
+            path=self._described.path,
+            git=self._described.git,
+            branch=self._described.branch,
+            cache=Path(settings.store.path).parent / "git",
+            max_file_bytes=settings.sweep.max_file_bytes,
+        )
+
+    async def _index(self, record: RepositoryRecord, lease: Lease, snapshot: Snapshot) -> None:
+        indexing = Indexing(
+            self._sweep.store,
+            record,
+            lease,
+            self._buy,
+            width=self._width(),
+            limits=ChunkLimits(),
+            slice_ends_at=self._began_at + self._sweep.engine.settings.sweep.slice,
+            on_progress=self._progressed,
+        )
+        self._work = indexing.work
+        await indexing.run(snapshot)
+
+    async def _buy(self, texts: Sequence[str]) -> Embeddings:
+        sweep = self._sweep
+        bought = await sweep.engine.embed(
+            texts,
+            tenant=self._tenant,
+            stage="ingestion",
+            circuit=sweep.circuit,
+            on_provider_timeout=partial(sweep.on_timeout, self._tenant, self._described.name),
+            run=sweep.id,
+        )
+        await sweep.claim_space(bought.vectors.shape[1])
+        return bought
+
+    def _width(self) -> Width:
+        """Keep the slots busy and one ticket behind each, without asking the engine for more than the ceiling."""
+        engine = self._sweep.engine
+        lane = engine.lane().statistics()
+        batch = engine.settings.batch_for()
+        if engine.provider().weight(batch) == 1 or lane.capacity == 1:
+            return Width(batch, 2 * lane.capacity)
+        return Width(min(batch, lane.ceiling), 2 * lane.capacity)
+
+    def _progressed(self, work: Work) -> None:
+        self._sweep.tell(Progress(self._tenant, self._described.name, work))
+
+    async def _settle(
+        self,
+        lease: Lease,
+        record: RepositoryRecord,
+        outcome: Outcome,
+        error: EmbedkitError | None,
+        revision: str | None,
+        seen: Mapping[str, Sighting] | None,
+    ) -> RepositoryReport:
+        after = self._after(record, outcome, error, revision)
+        try:
+            # What was seen is remembered once it is stored: before, the files must be looked at again.
+            await self._sweep.store.finish(after, lease, seen if outcome == "complete" else None)
+        except (StoreError, Leased) as raised:
+            outcome = "aborted" if isinstance(raised, Leased) else "failed"
+            return self._report(record, outcome, error or raised)
+        report = self._report(after, outcome, error)
+        _, chunks = await self._sweep.store.count(after)
+        return attrs.evolve(report, chunks=chunks)
+
+    def _after(
+        self, record: RepositoryRecord, outcome: Outcome, error: EmbedkitError | None, revision: str | None
+    ) -> RepositoryRecord:
+        """The record after this outcome: the table in ``outcome``."""
+        now = time.time()
+        settings = self._sweep.engine.settings
+        base = settings.cadence_for(self._described)
+        streak = {"complete": 0, "partial-progress": 0, "failed": record.streak + 1}.get(outcome, record.streak)
+        wait = backoff(base, jitter(self._tenant, record.name, base), streak, settings.sweep.backoff_cap)
+        due = {"complete": now + base, "partial-progress": now, "aborted": record.next_due_at}.get(outcome, now + wait)
+        complete = outcome == "complete"
+        return attrs.evolve(
+            record,
+            revision=revision if complete else record.revision,
+            generation=CHUNKING_GENERATION if complete else record.generation,
+            streak=streak,
+            succeeded=record.succeeded or complete,
+            outstanding=self._work.outstanding,
+            next_due_at=due,
+            last=Last(
+                outcome,
+                None if error is None else error.durable_code,
+                None if error is None else error.attribution,
+                None if error is None else str(error),
+                self._work.clocks,
+                now,
+            ),
+        )
+
+    def _report(self, record: RepositoryRecord, outcome: Outcome, error: EmbedkitError | None) -> RepositoryReport:
+        due = record.next_due_at
+        report = attrs.evolve(
+            self._numbers(),
+            outcome=outcome,
+            code=None if error is None else error.durable_code,
+            reason=None if error is None else str(error),
+            attribution=None if error is None else error.attribution,
+            revision=record.revision,
+            next_due_in=None if due is None else max(due - time.time(), 0.0),
+            succeeded=record.succeeded,
+        )
+        self._sweep.tell(Progress(self._tenant, self._described.name, self._work, report))
+        return report
+
+    def _numbers(self) -> RepositoryReport:
+        work = self._work
+        return RepositoryReport(
+            self._tenant,
+            self._described.name,
+            "aborted",
+            documents=work.documents,
+            skipped=dict(work.skipped),
+            embedded=work.embedded,
+            reused=work.reused,
+            deleted=work.deleted,
+            provider_calls=work.provider_calls,
+            clocks=work.clocks,
+            elapsed=trio.current_time() - self._began_at,
+            outstanding=work.outstanding,
+        )
+
+
+def _snapshot(source: Source, known: Mapping[str, Sighting]) -> Snapshot:
+    # In a worker thread: look now and then whether the sweep was cancelled meanwhile.
+    return source.snapshot(known, check=trio.from_thread.check_cancelled)

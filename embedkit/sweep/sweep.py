@@ -1,0 +1,184 @@
+"""A sweep: one run over the tenants' repositories. Its run is a nursery with a circuit.
+
+When the run ends, all of it has ended, but for calls that are out on lanes where the provider owns the settlement:
+those are the engine's, and call no hook of the ended run.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from embedkit.admission.circuit import Circuit
+from embedkit.admission.ticket import TimeoutHook
+from embedkit.engine import Engine
+from embedkit.errors import EmbedkitError
+from embedkit.knowledge.store import SqliteStore
+from embedkit.settings import RepositorySettings, TenantSettings
+from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip, status_of
+from embedkit.sweep.progress import OnProgress, Progress
+from embedkit.sweep.repository_run import RepositoryRun
+
+
+class Sweep:
+    """See ``open_sweep``, which makes it.
+
+    Attributes:
+        id: Of this run, in the ledger and the report.
+        engine: Whose lanes it uses.
+        store: Where vectors go.
+        circuit: Its own.
+        all: Whether due times and backoff are passed over.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: SqliteStore,
+        tenants: Sequence[TenantSettings],
+        *,
+        all: bool,  # noqa: A002  # the public word, as in `embedkit sync --all`
+        on_provider_timeout: TimeoutHook | None,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self.id = secrets.token_hex(8)
+        self.engine = engine
+        self.store = store
+        self.circuit = Circuit()
+        self.all = all
+        self._tenants = tenants
+        self._on_provider_timeout = on_provider_timeout
+        self._on_progress = on_progress
+        self._tripped_by: tuple[str, str] | None = None
+        self._claimed: int | None = None
+        self._claiming = trio.Lock()
+        self._reports: dict[tuple[str, str], RepositoryReport] = {}
+
+    async def run(self) -> SweepReport:
+        """Sweep every repository that is due, and report.
+
+        Raises:
+            UsageError: A key that is unset, a model that the engine does not have, or a store of another embedding
+                space; nothing was started. A repository's own trouble (a path that is missing) is its outcome.
+
+        Cancellation:
+            What was stored stays; ``report`` tells how far it came.
+        """
+        await self.engine.check_space()
+        sweep = self.engine.settings.sweep
+        places = trio.CapacityLimiter(sweep.concurrency)
+        async with trio.open_nursery() as nursery:
+            for tenant in self._tenants:
+                own = trio.CapacityLimiter(sweep.tenant_concurrency)
+                for described in tenant.repositories:
+                    if described.enabled:
+                        nursery.start_soon(self._one, tenant.name, described, own, places)
+        return self.report()
+
+    def report(self) -> SweepReport:
+        """How the run stands: final after ``run``, else what has ended so far."""
+        order = [(tenant.name, item.name) for tenant in self._tenants for item in tenant.repositories]
+        reports = [self._reports[key] for key in order if key in self._reports]
+        status = status_of(reports) if len(reports) == len(self._enabled()) else "aborted"
+        return SweepReport(self.id, status, self._trip(), reports)
+
+    def on_timeout(self, tenant: str, name: str, error: Exception) -> None:
+        """The notifier's hook for tickets of one repository: trip first, then tell the caller's hook."""
+        if not self.circuit.is_open:
+            self._tripped_by = (tenant, name)
+        self.circuit.trip(error)
+        if self._on_provider_timeout is not None:
+            self._on_provider_timeout(error)
+
+    async def claim_space(self, dimension: int) -> None:
+        """Fix the store's embedding space at the run's first good reply.
+
+        Raises:
+            SpaceMismatch: The store holds vectors of another.
+
+        Cancellation:
+            Claimed, or not.
+        """
+        if self._claimed == dimension:
+            return
+        async with self._claiming:
+            await self.store.claim_space(self.engine.space_of(dimension))
+            self._claimed = dimension
+
+    def tell(self, progress: Progress) -> None:
+        """Pass a step on to whoever watches."""
+        if self._on_progress is not None:
+            self._on_progress(progress)
+
+    async def _one(
+        self,
+        tenant: str,
+        described: RepositorySettings,
+        own: trio.CapacityLimiter,
+        places: trio.CapacityLimiter,
+    ) -> None:
+        # The tenant's place first: whoever waits for its own tenant must not hold a place that others could use.
+        async with own, places:
+            run = RepositoryRun(self, tenant, described)
+            key = (tenant, described.name)
+            self._reports[key] = run.aborted()
+            try:
+                self._reports[key] = await run.run()
+            except trio.Cancelled:
+                self._reports[key] = run.aborted()
+                raise
+            except EmbedkitError as error:
+                self._reports[key] = run.failed(error)
+
+    def _enabled(self) -> list[RepositorySettings]:
+        return [item for tenant in self._tenants for item in tenant.repositories if item.enabled]
+
+    def _trip(self) -> Trip | None:
+        cause = self.circuit.cause
+        if cause is None:
+            return None
+        code = cause.durable_code if isinstance(cause, EmbedkitError) else "unknown"
+        tenant, name = self._tripped_by or ("", "")
+        return Trip(self.engine.provider().name, code, tenant, name, self.circuit.shed)
+
+
+@asynccontextmanager
+async def open_sweep(
+    engine: Engine,
+    tenants: Sequence[TenantSettings] | None = None,
+    *,
+    all: bool = False,  # noqa: A002  # the public word, as in `embedkit sync --all`
+    on_provider_timeout: TimeoutHook | None = None,
+    on_progress: OnProgress | None = None,
+) -> AsyncGenerator[Sweep]:
+    """A run over repositories, for as long as the block lasts.
+
+    Args:
+        engine: Whose lanes and knowledge base it uses.
+        tenants: Which; else those of the settings.
+        all: Sweep what is not due as well.
+        on_provider_timeout: Called besides the run's own trip, synchronously, at each provider timeout of its tickets.
+        on_progress: Told of each step, synchronously.
+
+    Raises:
+        StoreError: The knowledge base cannot be opened.
+
+    Cancellation:
+        Everything of the run has ended when it comes out; what was stored stays.
+    """
+    store = await engine.knowledge()
+    sweep = Sweep(
+        engine,
+        store,
+        engine.settings.tenants if tenants is None else tenants,
+        all=all,
+        on_provider_timeout=on_provider_timeout,
+        on_progress=on_progress,
+    )
+    try:
+        yield sweep
+    finally:
+        sweep.circuit.release()

@@ -1,0 +1,1 @@
+"""What others hold their own lanes, providers and engines to."""

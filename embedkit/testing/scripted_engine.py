@@ -1,0 +1,260 @@
+"""An engine to test against: a real HTTP/1.1 server on a loopback socket, which does what its script says.
+
+::
+
+    async with open_scripted_engine(slots=1, rules=[Rule(nth(1), hold(released))]) as engine:
+        provider = OpenAICompatibleProvider("local", engine.openai_url, "scripted")
+        ...
+        await engine.wait_for_requests(1)
+
+Virtual time. Service times are ``trio.sleep``, so under an autojump clock they cost nothing. The clock jumps
+when every task is blocked and no socket is ready. On Linux a loopback send is readable for its peer before
+``send`` returns, so nothing is under way at that moment, but no standard promises that, and a loaded machine
+can delay it: a test that asserts instants, and not only order, is better off with ``open_memory_engine``, the
+same engine without sockets, or with an ``autojump_threshold`` of some milliseconds.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import h11
+import trio
+
+from embedkit.testing.engine_core import EngineCore, EngineReply, EngineScript, Job, OnLeave, Service
+from embedkit.testing.engine_log import EngineLog
+from embedkit.testing.engine_rules import Rule
+from embedkit.testing.engine_wire import Base64
+
+_HOST = "127.0.0.1"
+_READ = 65536
+
+
+class ScriptedEngine:
+    """A running engine. Made by ``open_scripted_engine``.
+
+    Attributes:
+        log: What it saw and did.
+    """
+
+    def __init__(self, core: EngineCore, nursery: trio.Nursery) -> None:
+        self._core = core
+        self._nursery = nursery
+        self._port = 0
+        self._server = trio.CancelScope()
+        self._stopped = trio.Event()
+        self.log: EngineLog = core.log
+
+    @property
+    def base_url(self) -> str:
+        """``http://127.0.0.1:port``: what Ollama's clients are given."""
+        return f"http://{_HOST}:{self._port}"
+
+    @property
+    def openai_url(self) -> str:
+        """``base_url`` with ``/v1``: what OpenAI's clients are given."""
+        return f"{self.base_url}/v1"
+
+    @property
+    def gemini_url(self) -> str:
+        """``base_url`` with ``/v1beta``: what Gemini's clients are given."""
+        return f"{self.base_url}/v1beta"
+
+    @property
+    def queued(self) -> int:
+        """Units of work that wait in the engine for a slot."""
+        return self._core.queued
+
+    async def wait_for_requests(self, count: int) -> None:
+        """Wait until ``count`` embedding requests have arrived.
+
+        Cancellation:
+            Nothing changes.
+        """
+        await self.log.wait_until(lambda log: log.requests >= count)
+
+    async def wait_until(self, happened: Callable[[EngineLog], bool]) -> None:
+        """See ``EngineLog.wait_until``.
+
+        Cancellation:
+            Nothing changes.
+        """
+        await self.log.wait_until(happened)
+
+    async def start(self) -> None:
+        """Listen: on a free port the first time, on the same one after ``kill``.
+
+        Cancellation:
+            The engine may or may not listen.
+        """
+        self._server = trio.CancelScope()
+        self._stopped = trio.Event()
+        listeners = await trio.open_tcp_listeners(self._port, host=_HOST)
+        self._port = listeners[0].socket.getsockname()[1]
+        self._nursery.start_soon(self._serve, listeners)
+
+    async def kill(self) -> None:
+        """Close the listener and every connection, as the end of the process would; ``start`` brings it back.
+
+        Cancellation:
+            The engine is ended all the same; only the wait for it is cut short.
+        """
+        self._core.stop_all()
+        self._server.cancel()
+        await self._stopped.wait()
+
+    async def _serve(self, listeners: list[trio.SocketListener]) -> None:
+        try:
+            with self._server:
+                await trio.serve_listeners(self._connection, listeners)
+        finally:
+            self._stopped.set()
+
+    async def _connection(self, stream: trio.SocketStream) -> None:
+        self.log.connections += 1
+        self.log.open_connections += 1
+        try:
+            await _Conversation(self._core, stream).run()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError):
+            pass  # the client is gone, or speaks no HTTP: its connection ends, and the engine does not
+        finally:
+            self.log.open_connections -= 1
+            self.log.changed()
+
+
+class _Conversation:
+    """The requests of one connection, one after the other."""
+
+    def __init__(self, core: EngineCore, stream: trio.SocketStream) -> None:
+        self._core = core
+        self._stream = stream
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
+
+    async def run(self) -> None:
+        while True:
+            request = await self._next_event()
+            if not isinstance(request, h11.Request):
+                return
+            body = await self._body()
+            headers = {name.decode().lower(): value.decode() for name, value in request.headers}
+            asked = self._core.ask(request.method.decode(), request.target.decode().partition("?")[0], headers, body)
+            if not await self._answer(asked) or self._http.our_state is not h11.DONE:
+                return
+            self._http.start_next_cycle()
+
+    async def _answer(self, asked: Job | EngineReply) -> bool:
+        """Send the reply; whether the connection is good for another request."""
+        if isinstance(asked, EngineReply):
+            await self._send_whole(asked)
+            return True
+        await self._watch_client(asked)
+        if asked.record.client_left:
+            return False
+        reply = self._core.reply_of(asked)
+        return await self._send(reply, asked)
+
+    async def _send(self, reply: EngineReply, job: Job) -> bool:
+        how = reply.behaviour
+        try:
+            if how.sends == "all":
+                await self._send_whole(reply)
+            else:
+                await self._send_part(reply)
+        except trio.BrokenResourceError:
+            self._core.leave(job)
+            raise
+        self._core.answered(job, whole=how.sends == "all")
+        if how.then == "stall":
+            await self._until_client_leaves()
+            self._core.leave(job)
+        elif how.then == "reset":
+            # Lingering for no time makes close() send a reset in place of a FIN.
+            self._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return how.then == "keep"
+
+    async def _watch_client(self, job: Job) -> None:
+        """Wait until ``job`` is done or its client has closed the connection."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._report_leaving, job, nursery.cancel_scope)
+            await job.done.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _report_leaving(self, job: Job, scope: trio.CancelScope) -> None:
+        await self._until_client_leaves()
+        self._core.leave(job)
+        scope.cancel()
+
+    async def _until_client_leaves(self) -> None:
+        try:
+            while data := await self._stream.receive_some(_READ):
+                self._http.receive_data(data)
+        except trio.BrokenResourceError:
+            pass  # a reset is one way of leaving
+
+    async def _next_event(self) -> object:
+        while True:
+            event = self._http.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            self._http.receive_data(await self._stream.receive_some(_READ))
+
+    async def _body(self) -> bytes:
+        parts: list[bytes] = []
+        while isinstance(event := await self._next_event(), h11.Data):
+            parts.append(bytes(event.data))
+        return b"".join(parts)
+
+    async def _send_whole(self, reply: EngineReply) -> None:
+        # In one write, as servers do for small replies.
+        await self._stream.send_all(self._head(reply) + self._events(reply.body))
+
+    async def _send_part(self, reply: EngineReply) -> None:
+        if reply.behaviour.sends != "nothing":
+            await self._stream.send_all(self._head(reply))
+        if reply.behaviour.sends == "half":
+            await self._stream.send_all(reply.body[: len(reply.body) // 2])
+
+    def _head(self, reply: EngineReply) -> bytes:
+        names = {name.lower() for name, _ in reply.headers}
+        headers = [*reply.headers, ("Content-Length", str(len(reply.body)))]
+        if "content-type" not in names:
+            headers.append(("Content-Type", "application/json"))
+        sent = self._http.send(h11.Response(status_code=reply.status, headers=headers))
+        return bytes(sent or b"")
+
+    def _events(self, body: bytes) -> bytes:
+        sent = bytes(self._http.send(h11.Data(data=body)) or b"") if body else b""
+        return sent + bytes(self._http.send(h11.EndOfMessage()) or b"")
+
+
+@asynccontextmanager
+async def open_scripted_engine(
+    *,
+    slots: int = 1,
+    service: Service = 0.0,
+    split: bool = False,
+    rules: Sequence[Rule] = (),
+    on_leave: OnLeave = "stop",
+    dimension: int = 8,
+    models: tuple[str, ...] = ("scripted",),
+    base64: Base64 = "gives",
+    api_key: str | None = None,
+) -> AsyncGenerator[ScriptedEngine]:
+    """A scripted engine, listening on a free loopback port for as long as the block lasts.
+
+    The parameters are those of ``EngineScript``.
+
+    Cancellation:
+        The engine ends; whatever it computes is dropped.
+    """
+    script = EngineScript(slots, service, split, rules, on_leave, dimension, models, base64, api_key)
+    async with trio.open_nursery() as nursery:
+        engine = ScriptedEngine(EngineCore(script, nursery), nursery)
+        await engine.start()
+        try:
+            yield engine
+        finally:
+            nursery.cancel_scope.cancel()
