@@ -7,19 +7,16 @@ relied on. Nothing here tells anybody of an intermediate failure.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 import attrs
 import outcome
 import trio
 
-from embedkit.activity.ledger import Recorder
+from embedkit.activity.recorder import Recorder
+from embedkit.admission.slot import Result
 from embedkit.admission.ticket import Ticket
 from embedkit.errors import EmbedkitError, ProviderError, ProviderTimeout
-
-C = TypeVar("C")
-Result = outcome.Value[Any] | outcome.Error
 
 
 class Retry(Protocol):
@@ -58,55 +55,46 @@ class NoRetry:
         return None
 
 
-async def make_attempts(
-    ticket: Ticket, call: Callable[[C], Awaitable[Any]], connection: C, retry: Retry, ledger: Recorder
-) -> Result:
+async def make_attempts(ticket: Ticket, connection: object, retry: Retry, ledger: Recorder) -> Result | None:
     """Call until it succeeds, or fails for good.
 
     Returns:
-        The value, or the error of the last attempt. An error that is not embedkit's is passed on as it is.
+        The value, or the error of the last attempt (one that is not embedkit's is passed on as it is); ``None`` if
+        the ticket was aborted.
 
     Cancellation:
         The attempt in progress was cut off; the ledger's row of it says so.
     """
     while True:
-        result = await _attempt(ticket, call, connection, _limit(ticket, retry), ledger)
+        result = await _attempt(ticket, connection, _limit(ticket, retry), ledger)
         delay = _delay_before_next(ticket, result, retry)
         if delay is None:
             return result
         await _sleep(ticket, delay)
+        if ticket.aborted:
+            return None
         if _is_unwanted(ticket):
             return result
 
 
-async def _attempt(
-    ticket: Ticket, call: Callable[[C], Awaitable[Any]], connection: C, limit: _Limit, ledger: Recorder
-) -> Result:
-    ticket.attempts += 1
+async def _attempt(ticket: Ticket, connection: object, limit: _Limit, ledger: Recorder) -> Result | None:
     assert ticket.row is not None
+    assert ticket.slot is not None
+    assert ticket.call is not None
+    ticket.attempts += 1
     started = trio.current_time()
     attempt = ledger.attempt_started(ticket.row, ticket.attempts, started)
-    result: Result | None = None
     code: str | None = "ABORTED"
     status: int | None = None
     try:
-        with trio.CancelScope(deadline=started + limit.seconds):
-            result = await _capture(call, connection)
-        # An answer counts though the limit passed in the same step: whether the scope was cancelled is never asked.
-        result = result if result is not None else outcome.Error(_timeout(limit))
-        code, status = _words(result)
+        result = await ticket.slot.attempt(ticket.call, connection, started + limit.seconds)
+        if result is None and not ticket.aborted:
+            result = outcome.Error(_timeout(limit))
+        if result is not None:
+            code, status = _words(result)
     finally:
         ledger.attempt_ended(attempt, trio.current_time(), code=code, status=status)
     return result
-
-
-@trio.lowlevel.disable_ki_protection
-async def _capture(call: Callable[[C], Awaitable[Any]], connection: C) -> Result:
-    """What the call came to. Cancelled, KeyboardInterrupt and their kin are not outcomes: they pass."""
-    try:
-        return outcome.Value(await call(connection))
-    except Exception as error:
-        return outcome.Error(error)
 
 
 @attrs.frozen
@@ -131,15 +119,15 @@ def _timeout(limit: _Limit) -> ProviderTimeout:
 
 
 def _words(result: Result) -> tuple[str | None, int | None]:
-    if isinstance(result, outcome.Value):
+    if type(result) is not outcome.Error:
         return None, None
     error = result.error
     code = error.durable_code if isinstance(error, EmbedkitError) else "unknown"
     return code, getattr(error, "status", None)
 
 
-def _delay_before_next(ticket: Ticket, result: Result, retry: Retry) -> float | None:
-    if isinstance(result, outcome.Value) or not isinstance(result.error, ProviderError):
+def _delay_before_next(ticket: Ticket, result: Result | None, retry: Retry) -> float | None:
+    if type(result) is not outcome.Error or not isinstance(result.error, ProviderError):
         return None
     if _is_unwanted(ticket):
         return None
@@ -162,6 +150,8 @@ def _is_unwanted(ticket: Ticket) -> bool:
 
 async def _sleep(ticket: Ticket, delay: float) -> None:
     """Sleep between attempts. A trip of the circuit, or the caller's leaving, ends the sleep."""
+    assert ticket.slot is not None
+    ticket.slot.rest()
     began = trio.current_time()
     ticket.pause = trio.CancelScope()
     try:

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import outcome
 
-from embedkit.admission.attempts import Result
 from embedkit.admission.lane import Lane
 from embedkit.admission.notifier import notify_provider_timeout
+from embedkit.admission.slot import Result
 from embedkit.admission.ticket import Ticket
 
 C = TypeVar("C")
@@ -27,12 +27,11 @@ class BudgetLane(Lane[C]):
         if result is None:
             self.record("aborted", ticket, ticket.parting)
             return
-        error = result.error if isinstance(result, outcome.Error) else None
+        error = result.error if type(result) is outcome.Error else None
         self.record("failed" if error is not None else "succeeded", ticket, error)
         self.hand_over(ticket, result)
         notify_provider_timeout(error, ticket.on_provider_timeout)
 
     def caller_left(self, ticket: Ticket) -> None:
         """Close the transport; the slot settles as ``aborted`` once it is closed."""
-        assert ticket.call_scope is not None
-        ticket.call_scope.cancel()
+        ticket.abort_call()

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import outcome
 
-from embedkit.admission.attempts import Result
 from embedkit.admission.lane import Lane
 from embedkit.admission.notifier import notify_provider_timeout
+from embedkit.admission.slot import Result
 from embedkit.admission.ticket import Ticket
 
 C = TypeVar("C")
@@ -24,7 +24,7 @@ class CapacityLane(Lane[C]):
     def settle(self, ticket: Ticket, result: Result | None) -> None:
         """The provider call has ended."""
         assert result is not None  # only the attempt's own limit ends a call here
-        error = result.error if isinstance(result, outcome.Error) else None
+        error = result.error if type(result) is outcome.Error else None
         self.record("failed" if error is not None else "succeeded", ticket, error)
         self.hand_over(ticket, result)
         notify_provider_timeout(error, ticket.on_provider_timeout)

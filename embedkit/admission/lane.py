@@ -37,9 +37,10 @@ import trio
 
 from embedkit.activity.clocks import Clocks, attribution
 from embedkit.activity.ledger import Recorder
-from embedkit.admission.attempts import NoRetry, Result, Retry, make_attempts
+from embedkit.admission.attempts import NoRetry, Retry, make_attempts
 from embedkit.admission.order import Order
 from embedkit.admission.room import Room
+from embedkit.admission.slot import Result, Slot
 from embedkit.admission.statistics import LaneStatistics, Totals
 from embedkit.admission.ticket import State, Ticket
 from embedkit.admission.waiting_room import WaitingRoom
@@ -60,13 +61,6 @@ R = TypeVar("R")
 Capacity = int | Callable[[], int]
 Settled = Literal["succeeded", "failed", "aborted", "unsettled"]
 Ending = Settled | Literal["withdrawn", "shed"]
-
-
-@attrs.define(eq=False)
-class _Slot:
-    """One slot; its task once it has slept."""
-
-    task: trio.lowlevel.Task | None = None
 
 
 class Lane(abc.ABC, Generic[C]):
@@ -108,20 +102,21 @@ class Lane(abc.ABC, Generic[C]):
         self.model = model
         self._nursery = nursery
         self._connect = connect
-        self._capacity = capacity
-        self._room = Room(_checked_capacity(name, capacity), reserve)
+        self._read_capacity = capacity if callable(capacity) else None
+        self._room = Room(_checked_capacity(name, capacity() if callable(capacity) else capacity), reserve)
         self._waiting: WaitingRoom[Ticket] = WaitingRoom(
             Order(max_overtakes=max_overtakes, max_age=max_age), max_queued
         )
         self._retry = retry or NoRetry()
         self._ledger = ledger
         self._totals = Totals()
-        self._slots: set[_Slot] = set()
+        self._slots: set[Slot] = set()
         # Last in, first out: the connection used last is the one most likely still open.
-        self._idle: OrderedDict[_Slot, None] = OrderedDict()
+        self._idle: OrderedDict[Slot, None] = OrderedDict()
         self._closed = False
         self._drained = trio.Event()
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self, call: Callable[[C], Awaitable[R]], ticket: Ticket) -> R:
         """Wait for a slot, make the call on the slot's connection, and return what it returned.
 
@@ -144,7 +139,6 @@ class Lane(abc.ABC, Generic[C]):
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._admit(ticket)
-        ticket.scope.deadline = ticket.deadline_at
         with ticket.scope:
             value: R = await self._offer_and_park(call, ticket)
             return value
@@ -186,7 +180,7 @@ class Lane(abc.ABC, Generic[C]):
     @trio.lowlevel.enable_ki_protection
     def refresh(self) -> None:
         """The capacity callable would now answer otherwise: read it, and use what has grown. Nothing polls it."""
-        self._room.capacity = _checked_capacity(self.name, self._capacity)
+        self._refresh_capacity()
         self.rouse()
 
     @trio.lowlevel.enable_ki_protection
@@ -214,20 +208,24 @@ class Lane(abc.ABC, Generic[C]):
     @trio.lowlevel.enable_ki_protection
     def shed(self, ticket: Ticket, error: EmbedkitError) -> None:
         """Take a queued ticket out and give its caller ``error``. Whoever calls this then calls ``rouse``."""
-        self._take_out(ticket)
+        now = trio.current_time()
+        self._take_out(ticket, now)
         self._totals.shed += 1
-        self._end(ticket, "shed", error)
+        self._end(ticket, "shed", error, now)
         self.hand_over(ticket, outcome.Error(error))
 
     @trio.lowlevel.enable_ki_protection
     def rouse(self) -> None:
         """If a ticket fits, have one slot look: an idle one, else a new one while there may be more."""
-        if self._closed or self._waiting.choose(trio.current_time(), self._room) is None:
+        may_open = len(self._slots) < self._room.capacity
+        if self._closed or not (self._idle or may_open):
+            return
+        if self._waiting.choose(trio.current_time(), self._room) is None:
             return
         if self._idle:
             self._wake_idle()
-        elif len(self._slots) < self._room.capacity:
-            slot = _Slot()
+        else:
+            slot = Slot()
             self._slots.add(slot)
             self._nursery.start_soon(self._work, slot, name=f"embedkit slot of {self.name}")
 
@@ -237,7 +235,7 @@ class Lane(abc.ABC, Generic[C]):
             raise UsageError("this ticket was offered before; make a new one for each call")
         if self._closed:
             raise LaneClosed(f"lane {self.name} is closed")
-        self._room.capacity = _checked_capacity(self.name, self._capacity)
+        self._refresh_capacity()
         ticket.offered_at = trio.current_time()
         ticket.row = self._ledger.open(
             lane=self.name,
@@ -256,10 +254,9 @@ class Lane(abc.ABC, Generic[C]):
         if ticket.circuit is not None and ticket.circuit.is_open:
             error = ticket.circuit.refusal()
             ticket.circuit = None  # it was never bound
-            self._end(ticket, "shed", error)
+            self._end(ticket, "shed", error, ticket.offered_at)
             raise error
 
-    @trio.lowlevel.enable_ki_protection
     async def _offer_and_park(self, call: Callable[[C], Awaitable[Any]], ticket: Ticket) -> Any:
         # One step: nothing runs between the offer and the moment when the abort function is in place.
         ticket.lane = self
@@ -270,7 +267,12 @@ class Lane(abc.ABC, Generic[C]):
         if ticket.circuit is not None:
             ticket.circuit.bind(ticket)
         self._waiting.add(ticket, ticket.offered_at)
-        self.rouse()
+        try:
+            self.rouse()
+        except BaseException:  # the nursery has ended before its lane: nobody will ever take it
+            ticket.caller = None
+            self._withdraw(ticket)
+            raise
         return await trio.lowlevel.wait_task_rescheduled(lambda _: self._abort(ticket))
 
     @trio.lowlevel.enable_ki_protection
@@ -285,14 +287,15 @@ class Lane(abc.ABC, Generic[C]):
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _withdraw(self, ticket: Ticket) -> EmbedkitError:
-        self._take_out(ticket)
+        now = trio.current_time()
+        self._take_out(ticket, now)
         self._totals.withdrawn += 1
         error: EmbedkitError
-        if ticket.deadline_at <= trio.current_time():
+        if ticket.deadline_at <= now:
             error = QueueWaitExceeded(f"lane {self.name}: the deadline passed in the queue; nothing was sent")
         else:
             error = TicketWithdrawn(f"lane {self.name}: the ticket was withdrawn from the queue")
-        self._end(ticket, "withdrawn", error)
+        self._end(ticket, "withdrawn", error, now)
         return error
 
     def _leave_call(self, ticket: Ticket) -> EmbedkitError:
@@ -307,11 +310,12 @@ class Lane(abc.ABC, Generic[C]):
         return error
 
     @trio.lowlevel.enable_ki_protection
-    async def _work(self, slot: _Slot) -> None:
+    async def _work(self, slot: Slot) -> None:
         try:
             async with self._connect() as connection:
-                while (ticket := await self._next(slot)) is not None:
-                    await self._serve(ticket, connection)
+                with slot:
+                    while (ticket := await self._next(slot)) is not None:
+                        await self._serve(ticket, connection)
         except BaseException as error:
             # A slot never dies alone: its lane can promise nothing more, so no caller may stay parked in it.
             self.close(error)
@@ -320,15 +324,17 @@ class Lane(abc.ABC, Generic[C]):
             self._slots.discard(slot)
             self.rouse()  # a wake-up that it had been given is passed on
 
-    async def _next(self, slot: _Slot) -> Ticket | None:
+    async def _next(self, slot: Slot) -> Ticket | None:
         """The next ticket, already dispatched; ``None`` when the slot is to end. Parks only if there is neither."""
         while True:
             if self._closed or len(self._slots) > self._room.capacity:
                 return None
             ticket = self._take()
             if ticket is not None:
+                ticket.slot = slot
                 self.rouse()
                 return ticket
+            slot.rest()
             await self._sleep(slot)
 
     def _take(self) -> Ticket | None:
@@ -346,7 +352,7 @@ class Lane(abc.ABC, Generic[C]):
             self.hand_over(ticket, outcome.Error(self._withdraw(ticket)))
         return None
 
-    async def _sleep(self, slot: _Slot) -> None:
+    async def _sleep(self, slot: Slot) -> None:
         slot.task = trio.lowlevel.current_task()
         self._idle[slot] = None
 
@@ -363,12 +369,8 @@ class Lane(abc.ABC, Generic[C]):
 
     async def _serve(self, ticket: Ticket, connection: C) -> None:
         """Make the call and settle. Ends with the settlement: the next take follows at once."""
-        assert ticket.call is not None
-        result: Result | None = None
-        ticket.call_scope = trio.CancelScope()
         try:
-            with ticket.call_scope:
-                result = await make_attempts(ticket, ticket.call, connection, self._retry, self._ledger)
+            result = await make_attempts(ticket, connection, self._retry, self._ledger)
         except BaseException:
             # The engine's own end (Cancelled), or an interrupt: what the engine computes is not known any more.
             error = LaneClosed(f"lane {self.name} ended while the call was out")
@@ -377,7 +379,7 @@ class Lane(abc.ABC, Generic[C]):
             raise
         detached = ticket.caller is None
         self.settle(ticket, result)
-        if detached and isinstance(result, outcome.Error) and not isinstance(result.error, EmbedkitError):
+        if detached and type(result) is outcome.Error and not isinstance(result.error, EmbedkitError):
             raise result.error  # a bug in the call, and nobody else left to tell: it is no provider's failure
 
     @abc.abstractmethod
@@ -386,7 +388,7 @@ class Lane(abc.ABC, Generic[C]):
 
         Args:
             ticket: In flight.
-            result: What the attempts came to; ``None`` if the call's scope was cancelled.
+            result: What the attempts came to; ``None`` if the call was aborted.
         """
 
     @abc.abstractmethod
@@ -397,7 +399,7 @@ class Lane(abc.ABC, Generic[C]):
         """Free what the ticket held and write down how it ended; after this the slot's state is clean."""
         self._room.leave(ticket)
         setattr(self._totals, word, getattr(self._totals, word) + 1)
-        self._end(ticket, word, error)
+        self._end(ticket, word, error, trio.current_time())
         self._reread_capacity()
         self._note_drained()
 
@@ -407,13 +409,12 @@ class Lane(abc.ABC, Generic[C]):
             caller, ticket.caller = ticket.caller, None
             trio.lowlevel.reschedule(caller, result)
 
-    def _take_out(self, ticket: Ticket) -> None:
+    def _take_out(self, ticket: Ticket, now: float) -> None:
         assert ticket.state is State.QUEUED
-        self._waiting.remove(ticket, trio.current_time())
+        self._waiting.remove(ticket, now)
 
-    def _end(self, ticket: Ticket, word: Ending, error: BaseException | None) -> None:
+    def _end(self, ticket: Ticket, word: Ending, error: BaseException | None, now: float) -> None:
         """The ticket is over: its clocks, its error's clocks, its circuit, its row."""
-        now = trio.current_time()
         stage = _failure_stage(ticket) if error is not None else None
         ticket.clocks = ticket.measure(now)
         ticket.state = State.SETTLED
@@ -430,14 +431,18 @@ class Lane(abc.ABC, Generic[C]):
             code=_code(error),
             failure_stage=stage,
             attribution=attribution(ticket.clocks) if error is not None else None,
-            detached=ticket.caller is None,
+            detached=word in ("succeeded", "failed") and ticket.caller is None,
         )
+
+    def _refresh_capacity(self) -> None:
+        if self._read_capacity is not None:
+            self._room.capacity = _checked_capacity(self.name, self._read_capacity())
 
     def _reread_capacity(self) -> None:
         # A capacity that cannot be read stays what it was here: its error belongs to the next offer, which raises it,
         # and not to a ticket that has just been settled.
         try:
-            self._room.capacity = _checked_capacity(self.name, self._capacity)
+            self._refresh_capacity()
         except Exception as error:
             logger.warning("lane %s: capacity not read at a settlement (%s)", self.name, type(error).__name__)
 
@@ -446,8 +451,7 @@ class Lane(abc.ABC, Generic[C]):
             self._drained.set()
 
 
-def _checked_capacity(name: str, capacity: Capacity) -> int:
-    value: object = capacity() if callable(capacity) else capacity
+def _checked_capacity(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise UsageError(f"lane {name}: capacity must be a positive whole number, not {value!r}")
     return value

@@ -118,6 +118,8 @@ class Order(Generic[T]):
 
     def choose(self, now: float, room: Room) -> T | None:
         """The ticket to dispatch next, or ``None`` if there is none or the one whose turn it is does not fit."""
+        if not self._size:
+            return None
         chosen = self._whose_turn(now, room)
         return chosen if chosen is not None and room.fits(chosen) else None
 
@@ -134,6 +136,8 @@ class Order(Generic[T]):
 
     def _whose_turn(self, now: float, room: Room) -> T | None:
         person = _first(self._interactive)
+        if self._head is None and not self._probes:
+            return person
         patient, insists = self._patient_turn(now, room)
         if patient is None or person is None:
             return patient if person is None else person

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from embedkit.activity.rows import TicketRow
     from embedkit.admission.circuit import Circuit
     from embedkit.admission.lane import Lane
+    from embedkit.admission.slot import Slot
     from embedkit.errors import EmbedkitError
 
 Priority = Literal["interactive", "batch", "probe"]
@@ -51,7 +52,8 @@ def _positive(_: object, field: attrs.Attribute[Any], value: object) -> None:
         raise ValueError(f"{field.name} must be a positive whole number, not {value!r}")
 
 
-@attrs.define(eq=False)
+# The lane writes to its fields a dozen times a call: they are checked once, when it is made.
+@attrs.define(eq=False, on_setattr=attrs.setters.NO_OP)
 class Ticket:
     """One piece of work for an engine.
 
@@ -82,7 +84,11 @@ class Ticket:
     on_provider_timeout: TimeoutHook | None = None
     ids: Ids = Ids()
 
-    scope: trio.CancelScope = attrs.field(init=False, repr=False, factory=trio.CancelScope)
+    scope: trio.CancelScope = attrs.field(
+        init=False,
+        repr=False,
+        default=attrs.Factory(lambda self: trio.CancelScope(deadline=self.deadline_at), takes_self=True),
+    )
     clocks: Clocks = attrs.field(init=False, default=ZERO)
     attempts: int = attrs.field(init=False, default=0)
 
@@ -98,10 +104,20 @@ class Ticket:
     offered_at: float = attrs.field(init=False, default=0.0)
     dispatched_at: float = attrs.field(init=False, default=0.0)
     retry_wait: float = attrs.field(init=False, default=0.0)
-    # Around the whole call in the slot's task: cancelling it closes the transport.
-    call_scope: trio.CancelScope | None = attrs.field(init=False, repr=False, default=None)
+    # Whether its call was told to end: the caller has left, and the lane's kind closes the transport then.
+    aborted: bool = attrs.field(init=False, default=False)
+    slot: Slot | None = attrs.field(init=False, repr=False, default=None)
     # Around a sleep between attempts, while there is one.
     pause: trio.CancelScope | None = attrs.field(init=False, repr=False, default=None)
+
+    def abort_call(self) -> None:
+        """End the call that is out: close its transport, or end the sleep before its next attempt."""
+        assert self.slot is not None
+        self.aborted = True
+        if self.pause is not None:
+            self.pause.cancel()
+        else:
+            self.slot.cut()
 
     def measure(self, now: float) -> Clocks:
         """The three times of a ticket that ends at ``now``: each second is in exactly one of them."""

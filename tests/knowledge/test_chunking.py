@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import importlib.util
+import statistics
+import sysconfig
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -178,3 +182,25 @@ def test_no_text_takes_more_than_its_share(name: str) -> None:
 @given(st.text())
 def test_an_estimate_is_zero_only_for_nothing(text: str) -> None:
     assert (estimate_tokens(text) == 0) == (text == "")
+
+
+def test_an_estimate_is_close_to_what_a_tokenizer_counts() -> None:
+    """Over pieces of the standard library, and the tokenizer of the embedded default model."""
+    wordllama = importlib.util.find_spec("wordllama")  # its import would bring in far more than the file
+    tokenizers = pytest.importorskip("tokenizers", reason="the local extra is not installed")
+    assert wordllama is not None
+    assert wordllama.origin is not None
+    (file,) = (Path(wordllama.origin).parent / "tokenizers").glob("*.json")
+    tokenizer = tokenizers.Tokenizer.from_file(str(file))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    library = Path(sysconfig.get_paths()["stdlib"])
+    pieces = [piece for name in ("json", "email", "asyncio") for file in sorted((library / name).glob("*.py"))
+              for piece in chunk(file.name, file.read_text())]  # fmt: skip
+    counted = [
+        len(code.ids) for code in tokenizer.encode_batch([piece.text for piece in pieces], add_special_tokens=False)
+    ]
+    ratios = [piece.tokens / count for piece, count in zip(pieces, counted, strict=True)]
+    assert len(ratios) > 500
+    assert 0.97 < statistics.mean(ratios) < 1.05
+    assert statistics.stdev(ratios) < 0.08

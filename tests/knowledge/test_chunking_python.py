@@ -163,6 +163,17 @@ def test_a_long_docstring_and_a_long_literal_are_cut_between_lines() -> None:
     assert chunks[2].scope == "f"
 
 
+def test_a_class_header_stays_with_the_first_lines_of_a_docstring_that_is_split() -> None:
+    doc = "".join(f"    Line {i} of a very long docstring that says much.\n" for i in range(60))
+    first = "def a(one, two):\n" + "    one.append(two[one + 1])\n" * 12
+    text = f'{first}\nclass B:\n    """\n{doc}    """\n\n    def c(self):\n        pass\n'
+    chunks = chunk("a.py", text)
+    header = next(piece for piece in chunks if "class B:" in piece.text)
+    assert header.text.startswith("class B:")
+    assert "Line 3 " in header.text
+    assert header.scope == "B"
+
+
 def test_the_name_tells_nothing_where_the_first_line_does() -> None:
     (only,) = chunk("bin/tool", "#!/usr/bin/env python3\ndef main():\n    pass\n")
     assert only.scope == "main"

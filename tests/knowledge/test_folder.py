@@ -31,8 +31,8 @@ def write(root: Path, files: dict[str, bytes | str]) -> None:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def listed(root: Path, **options: int) -> list[str]:
-    return paths(FolderSource(root, **options).snapshot())
+def listed(root: Path) -> list[str]:
+    return paths(FolderSource(root).snapshot())
 
 
 def paths(snapshot: Snapshot) -> list[str]:

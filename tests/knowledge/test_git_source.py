@@ -15,7 +15,7 @@ pytest.importorskip("dulwich", reason="the git extra is not installed")
 from dulwich.objects import Blob, Commit, ObjectID, Tag, Tree
 from dulwich.refs import Ref
 from dulwich.repo import Repo
-from dulwich.server import DictBackend, TCPGitServer
+from dulwich.server import BackendRepo, DictBackend, TCPGitServer
 
 from embedkit.errors import SourceError, UsageError
 from embedkit.knowledge.folder import FolderSource
@@ -84,7 +84,8 @@ def texts(snapshot: Snapshot) -> dict[str, str]:
 @contextmanager
 def served(repository: Repo) -> Iterator[str]:
     """The repository over the git protocol on loopback."""
-    server = TCPGitServer(DictBackend({b"/": repository}), "127.0.0.1", 0)
+    repositories: dict[bytes, BackendRepo] = {b"/": repository}
+    server = TCPGitServer(DictBackend(repositories), "127.0.0.1", 0)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -109,7 +110,7 @@ def test_a_head_is_read_without_a_checkout(tmp_path: Path, repository: Repo, way
 
 
 def test_contents_have_the_hash_they_have_in_a_folder(tmp_path: Path, repository: Repo) -> None:
-    files = {"a.py": "x = 1\n", "sub/b.txt": b"caf\xe9", "c.bin": b"\0", "yarn.lock": "x", "odd\n.txt": "o"}
+    files: Files = {"a.py": "x = 1\n", "sub/b.txt": b"caf\xe9", "c.bin": b"\0", "yarn.lock": "x", "odd\n.txt": "o"}
     commit(repository, files)
     for name, content in files.items():
         file = tmp_path / "folder" / name

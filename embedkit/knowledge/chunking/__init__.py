@@ -102,7 +102,7 @@ def _pieces(page: Page, outline: Outline, sizes: Sizes) -> Iterator[tuple[int, i
 
     last = np.maximum.accumulate(np.where(page.blank, -1, np.arange(page.count))).tolist()
     weight = page.weight
-    for start, end in pack(outline, weight, sizes, page.count):
+    for start, end in pack(outline, weight, sizes, page.count, split_later=True):
         if end - start > 1 and weight[end] - weight[start] > sizes.loose:
             for low, high in split_lines(page, start, end, sizes):
                 yield low, last[high - 1] + 1

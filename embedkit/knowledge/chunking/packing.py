@@ -35,7 +35,7 @@ class Sizes:
     @property
     def tiny(self) -> int:
         """Pieces below it are glued to a neighbour: a lone header or brace says nothing to an embedding."""
-        return self.target // 8
+        return self.target // 6
 
     @property
     def loose(self) -> int:
@@ -43,7 +43,9 @@ class Sizes:
         return min(self.whole + self.tiny, self.most)
 
 
-def pack(outline: Outline, weight: Sequence[int], sizes: Sizes, end: int) -> list[tuple[int, int]]:
+def pack(
+    outline: Outline, weight: Sequence[int], sizes: Sizes, end: int, *, split_later: bool = False
+) -> list[tuple[int, int]]:
     """Cut the lines from the first cut up to ``end``.
 
     Args:
@@ -51,9 +53,11 @@ def pack(outline: Outline, weight: Sequence[int], sizes: Sizes, end: int) -> lis
         weight: Units before each line.
         sizes: How large.
         end: The line after the last.
+        split_later: Whether a piece of several lines without a cut will be cut between them. A tiny piece before it
+            then goes with it: so a class header stays with the first lines of a docstring that has to be split.
 
     Returns:
-        Ranges of lines ``(start, end)`` in order, without a gap. One is above ``sizes.whole`` only if no cut of the
+        Ranges of lines ``(start, end)`` in order, without a gap. One is above ``sizes.loose`` only if no cut of the
         outline lies inside it.
     """
     if not outline.cuts:
@@ -61,7 +65,7 @@ def pack(outline: Outline, weight: Sequence[int], sizes: Sizes, end: int) -> lis
     packer = _Packer(outline, weight, sizes, end)
     spans: list[Span] = []
     packer.cut(0, len(outline.cuts), spans)
-    return [(packer.lines[low], packer.lines[high]) for low, high in packer.glued(spans)]
+    return [(packer.lines[low], packer.lines[high]) for low, high in packer.glued(spans, split_later)]
 
 
 class _Packer:
@@ -70,9 +74,6 @@ class _Packer:
         self._costs = outline.costs
         self._before = [weight[line] for line in self.lines]
         self._sizes = sizes
-
-    def _size(self, low: int, high: int) -> int:
-        return self._before[high] - self._before[low]
 
     def cut(self, low: int, high: int, spans: list[Span]) -> None:
         """Append the pieces of a range to ``spans``."""
@@ -114,21 +115,26 @@ class _Packer:
             left = right
         spans.append((start, end))
 
-    def glued(self, spans: list[Span]) -> list[Span]:
+    def glued(self, spans: list[Span], split_later: bool) -> list[Span]:
         """Glue tiny pieces to the neighbour from which the cheaper cut does not part them."""
-        done: list[Span] = []
-        for position, (low, high) in enumerate(spans):
-            if done and self._joins(done[-1], (low, high), last=position + 1 == len(spans)):
-                done[-1] = (done[-1][0], high)
+        before, tiny, loose = self._before, self._sizes.tiny, self._sizes.loose
+        done = spans[:1]
+        for low, high in spans[1:]:
+            start = done[-1][0]
+            left, right = before[low] - before[start], before[high] - before[low]
+            fits = left + right <= loose or (split_later and left < tiny and self._is_large_atom(low, high))
+            if fits and (left < tiny or right < tiny) and self._belong(start, low, high, left < tiny):
+                done[-1] = (start, high)
             else:
                 done.append((low, high))
         return done
 
-    def _joins(self, left: Span, right: Span, *, last: bool) -> bool:
-        if self._size(left[0], right[1]) > self._sizes.loose:
-            return False
-        tiny = self._sizes.tiny
-        cost = self._costs[right[0]]
-        if self._size(*left) < tiny and (left[0] == 0 or cost >= self._costs[left[0]]):
-            return True
-        return self._size(*right) < tiny and (last or cost >= self._costs[right[1]])
+    def _is_large_atom(self, low: int, high: int) -> bool:
+        large = self._before[high] - self._before[low] > self._sizes.loose
+        return large and high - low == 1 and self.lines[high] - self.lines[low] > 1
+
+    def _belong(self, start: int, low: int, high: int, left_is_tiny: bool) -> bool:
+        """Whether the cut at ``low`` tears more than the one on the tiny piece's other side."""
+        other = start if left_is_tiny else high
+        at_the_edge = other == 0 or other == len(self._costs)
+        return at_the_edge or self._costs[low] >= self._costs[other]

@@ -59,8 +59,10 @@ class _Statements:
         import numpy as np
 
         # Of what ``split`` returns every other part is a string or comment: offsets without a Python step for each.
-        edges = np.cumsum(np.fromiter(map(len, _OPAQUE.split(page.data)), np.int64))
+        parts = _OPAQUE.split(page.data)
+        edges = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
         self._begins, self._ends = edges[:-1:2], edges[1::2]
+        self._visible = b"".join(parts[::2])
         self._raw = np.frombuffer(page.data, np.uint8)
         inked = np.flatnonzero(~page.blank)
         # The line end before a line that continues a string lies within that string.
@@ -69,7 +71,8 @@ class _Statements:
         self.comments: NDArray[np.bool_] = np.zeros(page.count, np.bool_)
         self.comments[fresh[is_comment]] = True
         fresh = fresh[~is_comment]
-        fresh = fresh[~self._after_backslash(page, fresh)]
+        if b"\\\n" in page.data or b"\\\r\n" in page.data:
+            fresh = fresh[~self._after_backslash(page, fresh)]
         depth = self._depth(page, fresh)
         within = depth > 0
         # No definition can stand within brackets: where one does, a bracket was never closed and they say nothing.
@@ -101,11 +104,13 @@ class _Statements:
         """How many brackets are open at the start of each line."""
         import numpy as np
 
-        signs = np.frombuffer(page.data.translate(_BRACKETS), np.int8)
+        signs = np.frombuffer(self._visible.translate(_BRACKETS), np.int8)
         brackets = np.flatnonzero(signs != 0)
-        brackets = brackets[~self._hidden(brackets)]
         open_ones = np.concatenate(([0], np.cumsum(signs[brackets], dtype=np.int64)))
-        depth: NDArray[np.int64] = open_ones[np.searchsorted(brackets, page.starts[lines])]
+        hidden = np.concatenate(([0], np.cumsum(self._ends - self._begins)))
+        starts = page.starts[lines]
+        starts -= hidden[np.searchsorted(self._begins, starts)]
+        depth: NDArray[np.int64] = open_ones[np.searchsorted(brackets, starts)]
         return depth
 
 

@@ -1,0 +1,1 @@
+"""What embedkit costs, and what it shows: run with ``python -m benchmarks.NAME`` from the repository."""
