@@ -7,6 +7,7 @@ relied on. Nothing here tells anybody of an intermediate failure.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import attrs
@@ -55,8 +56,17 @@ class NoRetry:
         return None
 
 
-async def make_attempts(ticket: Ticket, connection: object, retry: Retry, ledger: Recorder) -> Result | None:
+async def make_attempts(
+    ticket: Ticket, connection: object, retry: Retry, ledger: Recorder, hold: Callable[[float], object]
+) -> Result | None:
     """Call until it succeeds, or fails for good.
+
+    Args:
+        ticket: In flight.
+        connection: The slot's own.
+        retry: Says which failures are followed by another attempt, and when.
+        ledger: Told of each attempt.
+        hold: Told until when the engine itself asked us to stay away.
 
     Returns:
         The value, or the error of the last attempt (one that is not embedkit's is passed on as it is); ``None`` if
@@ -70,6 +80,9 @@ async def make_attempts(ticket: Ticket, connection: object, retry: Retry, ledger
         delay = _delay_before_next(ticket, result, retry)
         if delay is None:
             return result
+        assert type(result) is outcome.Error
+        if getattr(result.error, "retry_after", None) is not None:
+            hold(trio.current_time() + delay)
         await _sleep(ticket, delay)
         if ticket.aborted:
             return None

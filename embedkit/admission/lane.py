@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import abc
 import logging
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -115,6 +116,7 @@ class Lane(abc.ABC, Generic[C]):
         self._idle: OrderedDict[Slot, None] = OrderedDict()
         self._closed = False
         self._drained = trio.Event()
+        self._held_until = -math.inf
 
     @trio.lowlevel.enable_ki_protection
     async def run(self, call: Callable[[C], Awaitable[R]], ticket: Ticket) -> R:
@@ -335,11 +337,17 @@ class Lane(abc.ABC, Generic[C]):
                 self.rouse()
                 return ticket
             slot.rest()
-            await self._sleep(slot)
+            if trio.current_time() < self._held_until:
+                with trio.move_on_at(self._held_until):
+                    await self._sleep(slot)
+            else:
+                await self._sleep(slot)
 
     def _take(self) -> Ticket | None:
         """Choose, check, pop: one step. A ticket whose deadline has passed is withdrawn, though trio has not fired."""
         now = trio.current_time()
+        if now < self._held_until:
+            return None
         while (ticket := self._waiting.choose(now, self._room)) is not None:
             if ticket.deadline_at > now:
                 self._waiting.commit(ticket, now, self._room)
@@ -362,6 +370,10 @@ class Lane(abc.ABC, Generic[C]):
 
         await trio.lowlevel.wait_task_rescheduled(abort)
 
+    def _hold(self, until: float) -> None:
+        """The engine asked us to stay away until then: nothing is dispatched before. Idle slots wake by themselves."""
+        self._held_until = max(self._held_until, until)
+
     def _wake_idle(self) -> None:
         slot, _ = self._idle.popitem(last=True)
         assert slot.task is not None
@@ -370,7 +382,7 @@ class Lane(abc.ABC, Generic[C]):
     async def _serve(self, ticket: Ticket, connection: C) -> None:
         """Make the call and settle. Ends with the settlement: the next take follows at once."""
         try:
-            result = await make_attempts(ticket, connection, self._retry, self._ledger)
+            result = await make_attempts(ticket, connection, self._retry, self._ledger, self._hold)
         except BaseException:
             # The engine's own end (Cancelled), or an interrupt: what the engine computes is not known any more.
             error = LaneClosed(f"lane {self.name} ended while the call was out")
