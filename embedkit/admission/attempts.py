@@ -95,7 +95,8 @@ async def _attempt(ticket: Ticket, connection: object, limit: _Limit, ledger: Re
     assert ticket.slot is not None
     assert ticket.call is not None
     ticket.attempts += 1
-    started = trio.current_time()
+    # A first attempt begins in the step of its dispatch.
+    started = ticket.dispatched_at if ticket.attempts == 1 else trio.current_time()
     attempt = ledger.attempt_started(ticket.row, ticket.attempts, started)
     code: str | None = "ABORTED"
     status: int | None = None

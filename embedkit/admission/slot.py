@@ -28,10 +28,11 @@ class Slot:
         task: The slot's task, while it sleeps.
     """
 
-    __slots__ = ("_scope", "task")
+    __slots__ = ("_scope", "_was_cut", "task")
 
     def __init__(self) -> None:
         self.task: trio.lowlevel.Task | None = None
+        self._was_cut = False
         self._scope: trio.CancelScope | None = None
 
     def __enter__(self) -> Slot:
@@ -73,14 +74,16 @@ class Slot:
             if was_cut:
                 return None
             raise
-        # Asking may itself cancel it, if the deadline has just passed: then it is used up, and the answer stands.
-        if self._scope.cancel_called:
+        # An infinite deadline never passes. Asking about another may itself cancel the scope, if it has just passed:
+        # then it is used up, and the answer stands.
+        if self._was_cut or (deadline != math.inf and self._scope.cancel_called):
             self._close(None)
         return result
 
     def cut(self) -> None:
         """End the attempt in progress."""
         if self._scope is not None:
+            self._was_cut = True
             self._scope.cancel()
 
     def rest(self) -> None:
@@ -92,6 +95,7 @@ class Slot:
         """Leave the scope; whether ``error`` was its own doing."""
         assert self._scope is not None
         scope, self._scope = self._scope, None
+        self._was_cut = False
         return bool(scope.__exit__(type(error) if error is not None else None, error, None))
 
 

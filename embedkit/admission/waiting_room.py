@@ -7,7 +7,7 @@ wait behind a batch for room.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -22,14 +22,14 @@ class WaitingRoom(Generic[T]):
     """An order with a door for each class.
 
     Args:
-        order: Decides who is next among those inside.
+        order: Decides who is next among those inside; ask it.
         max_queued: How many of one class may be inside.
     """
 
     def __init__(self, order: Order[T], max_queued: int) -> None:
         self.order = order
         self.max_queued = max_queued
-        self._inside: Counter[str] = Counter()
+        self._inside = {"interactive": 0, "batch": 0, "probe": 0}
         self._outside: dict[str, OrderedDict[T, None]] = {
             "interactive": OrderedDict(),
             "batch": OrderedDict(),
@@ -64,10 +64,6 @@ class WaitingRoom(Generic[T]):
         else:
             self.order.remove(ticket, now)
             self._left(ticket, now)
-
-    def choose(self, now: float, room: Room) -> T | None:
-        """The ticket to dispatch next; see ``Order.choose``."""
-        return self.order.choose(now, room)
 
     def commit(self, ticket: T, now: float, room: Room) -> None:
         """``ticket`` is dispatched; see ``Order.commit``."""

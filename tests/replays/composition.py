@@ -58,7 +58,7 @@ async def a_sweep(settings: Settings, hook: TimeoutHook | None = None) -> AsyncG
 async def first_times_out(
     settings: Settings, scripted: ScriptedEngine, clock: MockClock, hook: TimeoutHook | None = None
 ) -> SweepReport:
-    """Sweep: one repository's request is on the wire, the other's ticket is queued; then the first one's limit passes."""
+    """Sweep: one repository is on the wire, the other is queued; then the limit of the first one passes."""
     async with a_sweep(settings, hook) as (engine, sweep):
         reports: list[SweepReport] = []
 

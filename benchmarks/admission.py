@@ -1,0 +1,253 @@
+"""What a lane costs, beside trio's own: ``python -m benchmarks.admission``.
+
+Every figure is a ratio within one run: rounds of ours and of the baseline take turns, and medians are compared.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+import tracemalloc
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+import trio.testing
+
+from embedkit.activity.ledger import Ledger
+from embedkit.admission.capacity_lane import CapacityLane
+from embedkit.admission.circuit import Circuit
+from embedkit.admission.order import Order
+from embedkit.admission.room import Room
+from embedkit.admission.ticket import Ticket
+from embedkit.errors import ProviderTimeout
+
+CALLS = 4_000
+ROUNDS = 9
+Timed = Callable[[], Awaitable[float]]
+
+
+@asynccontextmanager
+async def _connect() -> AsyncGenerator[None]:
+    yield None
+
+
+async def _one_checkpoint(_: None) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+def _lane(nursery: trio.Nursery, capacity: int, *, max_queued: int = 1024) -> CapacityLane[None]:
+    return CapacityLane(
+        "bench", nursery=nursery, connect=_connect, capacity=capacity, ledger=Ledger(), max_queued=max_queued
+    )
+
+
+async def _in_turn(callers: int, call: Callable[[], Awaitable[None]]) -> float:
+    """Seconds that ``callers`` take for ``CALLS`` calls between them."""
+
+    async def caller() -> None:
+        for _ in range(CALLS // callers):
+            await call()
+
+    began = time.perf_counter()
+    async with trio.open_nursery() as nursery:
+        for _ in range(callers):
+            nursery.start_soon(caller)
+    return time.perf_counter() - began
+
+
+async def through_limiter(callers: int, capacity: int) -> float:
+    """The baseline: the same call under ``async with CapacityLimiter``."""
+    limiter = trio.CapacityLimiter(capacity)
+
+    async def call() -> None:
+        async with limiter:
+            await _one_checkpoint(None)
+
+    return await _in_turn(callers, call)
+
+
+async def through_lane(callers: int, capacity: int, timeout: float | None = None) -> float:
+    """The same call through a lane, ledger on."""
+    async with trio.open_nursery() as nursery:
+        lane = _lane(nursery, capacity)
+
+        async def call() -> None:
+            await lane.run(_one_checkpoint, Ticket(timeout=timeout))
+
+        await call()
+        seconds = await _in_turn(callers, call)
+        lane.close()
+    return seconds
+
+
+def ratio(ours: Timed, baseline: Timed, rounds: int = ROUNDS) -> float:
+    """Median of ours over median of the baseline's, in turns."""
+    pairs = [(trio.run(ours), trio.run(baseline)) for _ in range(rounds)]
+    return statistics.median(a for a, _ in pairs) / statistics.median(b for _, b in pairs)
+
+
+# -- growth ----------------------------------------------------------------------------------------------------------
+
+
+def order_costs(queued: int, samples: int = 2_000) -> dict[str, float]:
+    """Seconds of one offer, one withdrawal and one take in an order that holds ``queued`` tickets of 50 tenants."""
+    order: Order[Ticket] = Order()
+    room = Room(capacity=4)
+    classes = ("batch", "interactive", "batch", "batch")
+
+    def ticket(number: int) -> Ticket:
+        priority = classes[number % 4]
+        return Ticket(priority=priority, tenant=f"tenant {number % 50}")  # type: ignore[arg-type]  # one of the words
+
+    held = [ticket(number) for number in range(queued)]
+    for item in held:
+        order.add(item, 0.0)
+    new = [ticket(number) for number in range(samples)]
+    gc.collect()
+    gc.disable()
+    try:
+        began = time.perf_counter()
+        for item in new:
+            order.add(item, 0.0)
+        offered = time.perf_counter()
+        for item in new:
+            order.remove(item, 0.0)
+        withdrawn = time.perf_counter()
+        for _ in range(min(samples, queued // 2)):
+            chosen = order.choose(0.0, room)
+            assert chosen is not None
+            order.commit(chosen, 0.0, room)
+        taken = time.perf_counter()
+    finally:
+        gc.enable()
+    takes = min(samples, queued // 2)
+    return {
+        "offer": (offered - began) / samples,
+        "withdrawal": (withdrawn - offered) / samples,
+        "take": (taken - withdrawn) / takes,
+    }
+
+
+def growth(small: int = 1_000, large: int = 100_000, rounds: int = 7) -> dict[str, float]:
+    """How much each cost grows from ``small`` to ``large`` queued tickets: ratios of medians."""
+    runs = [(order_costs(large), order_costs(small, 500)) for _ in range(rounds)]
+    return {
+        name: statistics.median(large[name] for large, _ in runs) / statistics.median(small[name] for _, small in runs)
+        for name in ("offer", "withdrawal", "take")
+    }
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+async def _memory_of(count: int, park: Callable[[], Awaitable[object]]) -> float:
+    """Bytes for each of ``count`` tasks that wait in ``park``."""
+    async with trio.open_nursery() as nursery:
+        await trio.testing.wait_all_tasks_blocked()
+        gc.collect()
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(count):
+            nursery.start_soon(park)
+        await trio.testing.wait_all_tasks_blocked()
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        nursery.cancel_scope.cancel()
+    return (after - before) / count
+
+
+async def _waits_in_limiter(count: int) -> float:
+    limiter = trio.CapacityLimiter(1)
+    limiter.acquire_on_behalf_of_nowait(object())
+
+    async def park() -> None:
+        async with limiter:
+            raise AssertionError("nobody lets it in")
+
+    return await _memory_of(count, park)
+
+
+async def _waits_in_lane(count: int) -> float:
+    async with trio.open_nursery() as nursery:
+        lane = _lane(nursery, 1, max_queued=count)
+        nursery.start_soon(lane.run, lambda _: trio.sleep_forever(), Ticket())
+        await trio.testing.wait_all_tasks_blocked()
+        seconds = await _memory_of(count, lambda: lane.run(_one_checkpoint, Ticket()))
+        nursery.cancel_scope.cancel()
+    return seconds
+
+
+def memory_ratio(count: int = 5_000) -> float:
+    """A queued ticket, over a task parked on a limiter."""
+    return trio.run(_waits_in_lane, count) / trio.run(_waits_in_limiter, count)
+
+
+# -- a trip ----------------------------------------------------------------------------------------------------------
+
+
+async def _cancel_parked(count: int) -> float:
+    """Seconds from cancelling one scope over ``count`` parked tasks until all have ended."""
+    async with trio.open_nursery() as nursery:
+        for _ in range(count):
+            nursery.start_soon(trio.sleep_forever)
+        await trio.testing.wait_all_tasks_blocked()
+        gc.collect()
+        began = time.perf_counter()
+        nursery.cancel_scope.cancel()
+    return time.perf_counter() - began
+
+
+async def _trip_queued(count: int) -> float:
+    """Seconds from the trip of a circuit with ``count`` queued tickets until all their callers have ended."""
+    async with trio.open_nursery() as nursery:
+        lane = _lane(nursery, 1, max_queued=count)
+        circuit = Circuit()
+        ended = 0
+
+        async def caller() -> None:
+            nonlocal ended
+            try:
+                await lane.run(_one_checkpoint, Ticket(circuit=circuit))
+            except Exception:
+                ended += 1
+
+        nursery.start_soon(lane.run, lambda _: trio.sleep_forever(), Ticket())
+        await trio.testing.wait_all_tasks_blocked()
+        async with trio.open_nursery() as callers:
+            for _ in range(count):
+                callers.start_soon(caller)
+            await trio.testing.wait_all_tasks_blocked()
+            gc.collect()
+            began = time.perf_counter()
+            circuit.trip(ProviderTimeout("no answer"))
+            assert ended == 0  # the trip returns before any of them runs
+        seconds = time.perf_counter() - began
+        assert ended == circuit.shed == count
+        nursery.cancel_scope.cancel()
+    return seconds
+
+
+def main() -> None:
+    """Print each figure with its bound."""
+    figures = [
+        ("one call, uncontended", 5.0, ratio(partial(through_lane, 1, 1), partial(through_limiter, 1, 1))),
+        ("one call, 100 callers on 4 slots", 2.5, ratio(partial(through_lane, 100, 4), partial(through_limiter, 100, 4))),
+        (
+            "the same, each with a limit of 300 s",
+            None,
+            ratio(partial(through_lane, 100, 4, 300.0), partial(through_limiter, 100, 4)),
+        ),
+        *((f"growth of a {name}, 1,000 to 100,000 queued", 2.0, found) for name, found in growth().items()),
+        ("memory of a queued ticket", 1.3, memory_ratio()),
+        ("a trip with 10,000 queued", 2.0, ratio(partial(_trip_queued, 10_000), partial(_cancel_parked, 10_000), 5)),
+    ]
+    for name, bound, found in figures:
+        print(f"{name:45}  {found:6.2f}  {'' if bound is None else f'at most {bound:g}'}")
+
+
+if __name__ == "__main__":
+    main()
