@@ -86,8 +86,8 @@ async def test_ac_5_each_settlement_calls_the_notifier_itself(
 
 
 def test_ac_1_one_notifier_serves_both_lanes() -> None:
-    assert budget_lane.notify_provider_timeout is notify_provider_timeout
-    assert capacity_lane.notify_provider_timeout is notify_provider_timeout
+    assert vars(budget_lane)["notify_provider_timeout"] is notify_provider_timeout
+    assert vars(capacity_lane)["notify_provider_timeout"] is notify_provider_timeout
 
 
 @pytest.mark.parametrize("kind", KINDS)
