@@ -235,7 +235,11 @@ def main() -> None:
     """Print each figure with its bound."""
     figures = [
         ("one call, uncontended", 5.0, ratio(partial(through_lane, 1, 1), partial(through_limiter, 1, 1))),
-        ("one call, 100 callers on 4 slots", 2.5, ratio(partial(through_lane, 100, 4), partial(through_limiter, 100, 4))),
+        (
+            "one call, 100 callers on 4 slots",
+            2.5,
+            ratio(partial(through_lane, 100, 4), partial(through_limiter, 100, 4)),
+        ),
         (
             "the same, each with a limit of 300 s",
             None,

@@ -111,8 +111,9 @@ def _sync_after(words: str, change: Callable[[], object], copy: Path) -> int:
     change()
     code, document, seconds = _json_of("sync", str(copy))
     for did in document.get("repositories", ()):
-        bought = f"{did['embedded']:>5,} embedded  {did['reused']:>5,} reused  {did['provider_calls']:>3,} calls"
-        _say(f"  {words:36}{bought}  {seconds:6.2f} s")
+        calls = _counted(did["provider_calls"], "call")
+        bought = f"{did['embedded']:>5,} embedded  {did['reused']:>5,} reused  {calls:>8}"
+        _say(f"  {words:36}{bought}  {seconds:8.2f} s")
     return code
 
 

@@ -15,6 +15,7 @@ from embedkit.admission.capacity_lane import CapacityLane
 from embedkit.admission.circuit import Circuit
 from embedkit.admission.lane import Lane
 from embedkit.admission.notifier import notify_provider_timeout
+from embedkit.admission.probe_rules import Verdict
 from embedkit.admission.statistics import LaneStatistics, Totals
 from embedkit.admission.ticket import Ids, Ticket
 from embedkit.engine import Embeddings, Engine, open_engine
@@ -133,6 +134,7 @@ __all__ = [
     "TransportClosed",
     "Trip",
     "UsageError",
+    "Verdict",
     "is_provider_timeout",
     "load_settings",
     "notify_provider_timeout",

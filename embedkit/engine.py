@@ -16,27 +16,33 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from embedkit.activity.clocks import Clocks
-from embedkit.activity.disk import LedgerOnDisk
+from embedkit.activity.clocks import ZERO, Clocks
 from embedkit.activity.ledger import Ledger
 from embedkit.admission.circuit import Circuit
+from embedkit.admission.probe import ProbeBroker
+from embedkit.admission.probe_call import Target
+from embedkit.admission.probe_rules import Verdict, engine_key
 from embedkit.admission.ticket import Ids, Priority, Ticket, TimeoutHook
-from embedkit.database import open_database
+from embedkit.admission.unqueued import Unqueued
 from embedkit.errors import SpaceMismatch, UsageError
 from embedkit.knowledge.model import Space
 from embedkit.knowledge.ranking import CANDIDATES, fuse
-from embedkit.knowledge.store import SqliteStore
-from embedkit.providers.catalogue import lane_class, make_provider, make_retry
-from embedkit.settings import Settings
+from embedkit.providers.catalogue import lane_class, make_provider, make_retry, max_inputs
+from embedkit.settings import ProviderSettings, Settings
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from embedkit.activity.disk import LedgerOnDisk
     from embedkit.activity.recorder import Listener
     from embedkit.admission.lane import Lane
     from embedkit.knowledge.search import Hit, Mode, Ranked
+    from embedkit.knowledge.store import SqliteStore
     from embedkit.providers.provider import Connection, Provider
+
+# The text of a probe: one token or two, whatever the model.
+_PROBE = "probe"
 
 
 @attrs.frozen(eq=False)
@@ -63,7 +69,7 @@ class _Open:
     """A provider in use."""
 
     provider: Provider
-    lane: Lane[Connection]
+    way: Lane[Connection] | Unqueued[Connection]
     checking: trio.Lock = attrs.field(factory=trio.Lock)
     checked: trio.Event = attrs.field(factory=trio.Event)
 
@@ -75,12 +81,14 @@ class Engine:
         settings: What is in force.
         nursery: Slots, and the calls in them, run here.
         ledger: What happened to every ticket and attempt.
+        probes: What is known of providers; ``probes.verdict(name)`` starts nothing, and is for health endpoints.
     """
 
     def __init__(
         self,
         settings: Settings,
         nursery: trio.Nursery,
+        scribes: trio.Nursery,
         stack: AsyncExitStack,
         ledger: Ledger,
         *,
@@ -91,6 +99,10 @@ class Engine:
         self.settings = settings
         self.nursery = nursery
         self.ledger = ledger
+        self.probes = ProbeBroker(nursery, settings.probe)
+        ledger.attach(self.probes)
+        self._scribes = scribes
+        self._writing = trio.CancelScope(shield=True)
         self._stack = stack
         self._reserve = reserve
         self._environ = environ
@@ -104,14 +116,21 @@ class Engine:
         """The lane of a provider; without a name, of the one that embeds. Opened on first use; nothing is sent.
 
         Raises:
-            UsageError: No such provider, or it is misdescribed.
+            UsageError: No such provider, it is misdescribed, or it is unqueued (Gemini).
         """
-        return self._provider(provider).lane
+        open_ = self._provider(provider)
+        if isinstance(open_.way, Unqueued):
+            raise UsageError(f"provider {open_.way.name} is unqueued: it is remote, and no lane of ours governs it")
+        return open_.way
 
     @property
     def lanes(self) -> Sequence[Lane[Connection]]:
         """The lanes that have been opened."""
-        return [open_.lane for open_ in self._open.values()]
+        return [open_.way for open_ in self._open.values() if not isinstance(open_.way, Unqueued)]
+
+    def is_queued(self, provider: str | None = None) -> bool:
+        """Whether a lane governs the provider; Gemini, which is remote, has none and no circuit either."""
+        return not isinstance(self._provider(provider).way, Unqueued)
 
     async def embed(
         self,
@@ -130,14 +149,16 @@ class Engine:
         """Embed ``texts`` as one ticket.
 
         Args:
-            texts: One or more. They stay together: one request, one outcome.
+            texts: One or more. They stay together: one request, one outcome. An unqueued provider gets as many requests,
+                one after the other, as its bound on a batch asks for.
             provider: Which; without one, the one that embeds.
             priority: ``interactive`` if somebody waits for it.
             tenant: Whose work it is; batch work is shared fairly between tenants.
             stage: ``ingestion``, ``query``, ``drain``: for the ledger.
             timeout: Seconds for one attempt, from dispatch to the last byte; else the settings' ladder.
             deadline: Seconds from now for everything: queue, attempts and waits between them.
-            circuit: The run's; when it trips, the ticket is shed if it is still queued.
+            circuit: The run's; when it trips, the ticket is shed if it is still queued. An unqueued provider (Gemini)
+                knows none: neither this nor the next is used.
             on_provider_timeout: Called once, synchronously, if the final failure is a provider timeout, before anybody
                 else is dispatched. Without one, ``circuit`` trips.
             run: The run's id, for the ledger.
@@ -154,22 +175,39 @@ class Engine:
         open_ = self._provider(provider)
         await self._check(open_)
         limit = self.settings.timeout_for(open_.provider.name, timeout)
-        if on_provider_timeout is None and circuit is not None:
+        if isinstance(open_.way, Unqueued):
+            circuit = on_provider_timeout = None
+        elif on_provider_timeout is None and circuit is not None:
             on_provider_timeout = circuit.trip
-        ticket = Ticket(
-            priority=priority,
-            weight=max(open_.provider.weight(len(texts)), 1),
-            inputs=len(texts),
-            tenant=tenant,
-            timeout=limit.seconds,
-            limit_name=limit.rung,
-            deadline_at=math.inf if deadline is None else trio.current_time() + deadline,
-            circuit=circuit,
-            on_provider_timeout=on_provider_timeout,
-            ids=Ids(stage=stage, run=run),
+        deadline_at = math.inf if deadline is None else trio.current_time() + deadline
+
+        async def buy(some: Sequence[str]) -> tuple[NDArray[np.float32], Ticket]:
+            ticket = Ticket(
+                priority=priority,
+                weight=max(open_.provider.weight(len(some)), 1),
+                inputs=len(some),
+                tenant=tenant,
+                timeout=limit.seconds,
+                limit_name=limit.rung,
+                deadline_at=deadline_at,
+                circuit=circuit,
+                on_provider_timeout=on_provider_timeout,
+                ids=Ids(stage=stage, run=run),
+            )
+            return await open_.way.run(lambda connection: connection.embed(some), ticket), ticket
+
+        most = open_.way.max_inputs if isinstance(open_.way, Unqueued) else None
+        if most is None or len(texts) <= most:
+            vectors, ticket = await buy(texts)
+            return Embeddings(vectors, ticket.clocks, ticket.attempts, open_.provider.name, open_.provider.model)
+        bought = [await buy(texts[start : start + most]) for start in range(0, len(texts), most)]
+        return Embeddings(
+            _stacked([vectors for vectors, _ in bought]),
+            sum((ticket.clocks for _, ticket in bought), ZERO),
+            sum(ticket.attempts for _, ticket in bought),
+            open_.provider.name,
+            open_.provider.model,
         )
-        vectors = await open_.lane.run(lambda connection: connection.embed(texts), ticket)
-        return Embeddings(vectors, ticket.clocks, ticket.attempts, open_.provider.name, open_.provider.model)
 
     async def search(
         self, query: str, *, tenant: str, repository: str | None = None, k: int = 10, mode: Mode = "hybrid"
@@ -202,6 +240,26 @@ class Engine:
             words = await store.by_words(tenant, query, max(k, CANDIDATES), repository)
         return await store.hits(tenant, fuse(near, words, k=k))
 
+    async def probe(self, name: str | None = None) -> Verdict:
+        """Whether a provider can answer: from what is known if that is fresh, else by one call for all who ask.
+
+        The answer and the budget of probes are shared with every process that uses the same knowledge base, which is
+        opened (and made) for that.
+
+        Args:
+            name: Which provider; without one, the one that embeds.
+
+        Raises:
+            UsageError: No such provider, an unset key, a model that the engine does not have.
+            StoreError: The knowledge base cannot be opened.
+
+        Cancellation:
+            A call that is out goes on, and its answer is kept for the next who asks.
+        """
+        open_ = self._provider(name)
+        await self.knowledge()
+        return await self.probes.probe(open_.way.name)
+
     async def knowledge(self, *, create: bool = True) -> SqliteStore:
         """The knowledge base that the settings name, opened at the first call.
 
@@ -215,6 +273,11 @@ class Engine:
         Cancellation:
             It was opened, and stays so, or not.
         """
+        # Imported here, so that `import embedkit` stays light for those who only embed.
+        from embedkit.activity.disk import LedgerOnDisk
+        from embedkit.database import open_database
+        from embedkit.knowledge.store import SqliteStore
+
         async with self._opening_knowledge:
             if self._knowledge is None:
                 database = await self._stack.enter_async_context(open_database(self.settings.store.path, create=create))
@@ -222,9 +285,16 @@ class Engine:
                 await store.open()
                 on_disk = LedgerOnDisk(database)
                 await on_disk.reap()
-                await self.nursery.start(partial(on_disk.run, self.ledger))
+                # Not ``start``: it would wait for the task if it was cancelled itself, and the task is shielded.
+                self._scribes.start_soon(self._write_ledger, on_disk)
+                await self.nursery.start(self.probes.share, database)
                 self._knowledge = store
         return self._knowledge
+
+    async def _write_ledger(self, on_disk: LedgerOnDisk) -> None:
+        # Shielded, and ended by ``end_writing``: what cancels the engine settles its calls, and that is written too.
+        with self._writing:
+            await on_disk.run(self.ledger)
 
     async def check_space(self, provider: str | None = None) -> None:
         """Refuse to mix: what the provider gives must be comparable with what the store holds.
@@ -260,7 +330,11 @@ class Engine:
         """Take nothing more: queued tickets are shed with ``LaneClosed``; calls that are out go on."""
         self._closed = True
         for open_ in self._open.values():
-            open_.lane.close()
+            open_.way.close()
+
+    def end_writing(self) -> None:
+        """Everything has settled: write that down, and end."""
+        self._writing.cancel()
 
     async def drained(self) -> None:
         """Wait until no call is out, after ``close``.
@@ -268,8 +342,8 @@ class Engine:
         Cancellation:
             Changes nothing.
         """
-        for open_ in self._open.values():
-            await open_.lane.drained()
+        for lane in self.lanes:
+            await lane.drained()
 
     def _provider(self, name: str | None) -> _Open:
         name = self.settings.embedding.provider if name is None else name
@@ -282,7 +356,36 @@ class Engine:
     def _make(self, name: str) -> _Open:
         described = self.settings.provider(name)
         provider = self._given.get(name) or make_provider(self.settings, name, self._environ, None)
-        lane = lane_class(described)(
+        open_ = _Open(provider, self._way(name, described, provider))
+        self.probes.watch(
+            Target(
+                name,
+                engine_key(described),
+                open_.way,
+                call=lambda connection: connection.embed([_PROBE]),
+                prepare=partial(self._dimension_of, open_),
+                timeout=self.settings.timeout_for(name).seconds,
+            )
+        )
+        return open_
+
+    def _way(
+        self, name: str, described: ProviderSettings, provider: Provider
+    ) -> Lane[Connection] | Unqueued[Connection]:
+        """The provider's lane; for one that no lane governs, the way to it without."""
+        kind = lane_class(described)
+        if kind is None:
+            unqueued = Unqueued(
+                name,
+                connect=provider.connect,
+                ledger=self.ledger,
+                retry=make_retry(described),
+                model=provider.model,
+                max_inputs=max_inputs(described),
+            )
+            self._stack.push_async_callback(unqueued.aclose)
+            return unqueued
+        return kind(
             name,
             nursery=self.nursery,
             connect=provider.connect,
@@ -296,7 +399,14 @@ class Engine:
             provider=name,
             model=provider.model,
         )
-        return _Open(provider, lane)
+
+    async def _dimension_of(self, open_: _Open) -> int | None:
+        """What the provider's vectors must have, once it is known that it can be called; the store's word first."""
+        await self._check(open_)
+        held = None if self._knowledge is None else await self._knowledge.space()
+        if held is not None and held == self.space_of(held.dimension, open_.way.name):
+            return held.dimension
+        return open_.provider.dimension
 
     async def _check(self, open_: _Open) -> None:
         """Preflight, once; those who come meanwhile wait for it."""
@@ -341,32 +451,46 @@ async def open_engine(
     body_error: Exception | None = None
     async with AsyncExitStack() as stack:
         try:
-            async with trio.open_nursery() as nursery:
-                engine = Engine(
-                    settings,
-                    nursery,
-                    stack,
-                    ledger,
-                    reserve=reserve,
-                    environ=os.environ if environ is None else environ,
-                    providers={} if providers is None else providers,
-                )
+            # The ledger's writer outlives the slots: it writes down how they ended.
+            async with trio.open_nursery() as scribes:
+                engine: Engine | None = None
                 try:
-                    yield engine
-                except Exception as error:
-                    # Kept aside, so that the nursery does not wrap the caller's own error in a group.
-                    body_error = error
+                    async with trio.open_nursery() as nursery:
+                        engine = Engine(
+                            settings,
+                            nursery,
+                            scribes,
+                            stack,
+                            ledger,
+                            reserve=reserve,
+                            environ=os.environ if environ is None else environ,
+                            providers={} if providers is None else providers,
+                        )
+                        try:
+                            yield engine
+                        except Exception as error:
+                            # Kept aside, so that the nursery does not wrap the caller's own error in a group.
+                            body_error = error
+                        finally:
+                            engine.close()
+                        with trio.move_on_after(settings.engine.drain_timeout):
+                            await engine.drained()
+                        nursery.cancel_scope.cancel()
                 finally:
-                    engine.close()
-                with trio.move_on_after(settings.engine.drain_timeout):
-                    await engine.drained()
-                nursery.cancel_scope.cancel()
+                    if engine is not None:
+                        engine.end_writing()
         except BaseExceptionGroup as group:
             if body_error is None:
                 raise
             raise BaseExceptionGroup("the block and the engine failed", [body_error, group]) from None
         if body_error is not None:
             raise body_error
+
+
+def _stacked(vectors: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    import numpy as np
+
+    return np.concatenate(vectors)
 
 
 def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:

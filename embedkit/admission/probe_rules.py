@@ -197,7 +197,7 @@ def next_result(state: ProbeState, reason: str | None, now: float) -> ProbeResul
 
 
 def engine_key(described: ProviderSettings) -> str:
-    """What names an engine in the shared file, whatever a process calls its provider. Its address stands in it hashed."""
+    """What names an engine in the shared file, whatever processes call their provider; its address is hashed."""
     address = hashlib.sha256((described.base_url or "").encode()).hexdigest()[:16]
     return f"{described.kind}/{described.model or ''}/{address}"
 

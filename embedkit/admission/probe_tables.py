@@ -6,6 +6,7 @@ what it takes (the flight) are one write transaction, so two processes never bot
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -31,15 +32,12 @@ CREATE TABLE probe_results (
     engine TEXT PRIMARY KEY, healthy INTEGER NOT NULL, reason TEXT, ended_at REAL NOT NULL, failures INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE probe_flights (
-    engine TEXT PRIMARY KEY, holder TEXT NOT NULL,
-    host TEXT NOT NULL, boot TEXT NOT NULL, pid INTEGER NOT NULL, started TEXT NOT NULL,
-    began_at REAL NOT NULL, until REAL NOT NULL
+    engine TEXT PRIMARY KEY, holder TEXT NOT NULL, process TEXT NOT NULL, began_at REAL NOT NULL, until REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE probe_calls (engine TEXT NOT NULL, made_at REAL NOT NULL);
 CREATE INDEX probe_calls_by_engine ON probe_calls (engine, made_at);
 CREATE TABLE probe_work (
-    engine TEXT NOT NULL, writer TEXT NOT NULL,
-    host TEXT NOT NULL, boot TEXT NOT NULL, pid INTEGER NOT NULL, started TEXT NOT NULL,
+    engine TEXT NOT NULL, writer TEXT NOT NULL, process TEXT NOT NULL,
     success_at REAL NOT NULL, slowest REAL NOT NULL, busy_until REAL NOT NULL, told_at REAL NOT NULL,
     PRIMARY KEY (engine, writer)
 ) WITHOUT ROWID;
@@ -83,10 +81,9 @@ def claim(
     state = read_state(engine, writer.process, now, connection)
     decision = decide(state, rules, now, asked_at)
     if isinstance(decision, Send):
-        who = attrs.astuple(writer.process)
         connection.execute(
-            "INSERT INTO probe_flights VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (engine, writer.id, *who, now, now + patience),
+            "INSERT INTO probe_flights VALUES (?, ?, ?, ?, ?)",
+            (engine, writer.id, _text(writer.process), now, now + patience),
         )
     return Claim(decision, state)
 
@@ -123,16 +120,8 @@ def tell(engine: str, writer: Writer, news: News, now: float, connection: sqlite
     """Enter what the writer has seen of real work; what is out of the window goes."""
     oldest = window_start(now)
     connection.execute(
-        "INSERT OR REPLACE INTO probe_work VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            engine,
-            writer.id,
-            *attrs.astuple(writer.process),
-            news.success_at,
-            news.slowest,
-            news.busy_until,
-            now,
-        ),
+        "INSERT OR REPLACE INTO probe_work VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (engine, writer.id, _text(writer.process), news.success_at, news.slowest, news.busy_until, now),
     )
     connection.executemany(
         "INSERT OR REPLACE INTO probe_dispatches VALUES (?, ?, ?, ?)",
@@ -143,9 +132,14 @@ def tell(engine: str, writer: Writer, news: News, now: float, connection: sqlite
     connection.execute("DELETE FROM probe_work WHERE told_at < ?", (now - _WINDOW,))
 
 
-def read_state(engine: str, here: Process, now: float, connection: sqlite3.Connection) -> ProbeState:
-    """All that is known of ``engine`` at ``now``, seen from the process ``here``."""
-    success_at, slowest, busy_until = _read_work(engine, here, now, connection)
+def read_state(
+    engine: str, here: Process, now: float, connection: sqlite3.Connection, *, apart_from: str | None = None
+) -> ProbeState:
+    """All that is known of ``engine`` at ``now``, seen from the process ``here``.
+
+    The writer ``apart_from`` knows better what it has out itself than what it told a while ago.
+    """
+    success_at, slowest, busy_until = _read_work(engine, here, now, apart_from, connection)
     calls, called_at = connection.execute(
         "SELECT count(*), coalesce(max(made_at), ?) FROM probe_calls WHERE engine = ? AND made_at >= ?",
         (NEVER, engine, now - _WINDOW),
@@ -154,10 +148,8 @@ def read_state(engine: str, here: Process, now: float, connection: sqlite3.Conne
         "SELECT coalesce(sum(count), 0) FROM probe_dispatches WHERE engine = ? AND minute >= ?",
         (engine, window_start(now)),
     ).fetchone()
-    flight = connection.execute(
-        "SELECT until, host, boot, pid, started FROM probe_flights WHERE engine = ?", (engine,)
-    ).fetchone()
-    out = flight is not None and not is_dead(Process(*flight[1:]), here)
+    flight = connection.execute("SELECT until, process FROM probe_flights WHERE engine = ?", (engine,)).fetchone()
+    out = flight is not None and not is_dead(_process(flight[1]), here)
     return ProbeState(
         result=_read_result(engine, connection),
         success_at=success_at,
@@ -178,16 +170,16 @@ def _read_result(engine: str, connection: sqlite3.Connection) -> ProbeResult | N
 
 
 def _read_work(
-    engine: str, here: Process, now: float, connection: sqlite3.Connection
+    engine: str, here: Process, now: float, apart_from: str | None, connection: sqlite3.Connection
 ) -> tuple[float, float, float]:
     """Latest success, slowest p95 and furthest ``busy_until`` of all writers; a dead one is busy with nothing."""
     success_at, slowest, busiest = NEVER, 0.0, NEVER
-    for succeeded, p95, busy_until, *process in connection.execute(
-        "SELECT success_at, slowest, busy_until, host, boot, pid, started FROM probe_work WHERE engine = ?", (engine,)
+    for writer, succeeded, p95, busy_until, process in connection.execute(
+        "SELECT writer, success_at, slowest, busy_until, process FROM probe_work WHERE engine = ?", (engine,)
     ):
         success_at = max(success_at, succeeded)
         slowest = max(slowest, p95)
-        if busy_until > max(now, busiest) and not is_dead(Process(*process), here):
+        if busy_until > max(now, busiest) and writer != apart_from and not is_dead(_process(process), here):
             busiest = busy_until
     return success_at, slowest, busiest
 
@@ -198,16 +190,24 @@ def _clear_lost_flight(engine: str, writer: Writer, now: float, connection: sqli
     It counts as a call: nobody can tell any more that it was not made.
     """
     row = connection.execute(
-        "SELECT holder, until, began_at, host, boot, pid, started FROM probe_flights WHERE engine = ?", (engine,)
+        "SELECT holder, until, began_at, process FROM probe_flights WHERE engine = ?", (engine,)
     ).fetchone()
     if row is None:
         return
-    holder, until, began_at, *process = row
+    holder, until, began_at, process = row
     # A broker has one flight at a time, so one of its own that still stands here is an old one.
-    if holder == writer.id or until <= now or is_dead(Process(*process), writer.process):
+    if holder == writer.id or until <= now or is_dead(_process(process), writer.process):
         connection.execute("DELETE FROM probe_flights WHERE engine = ?", (engine,))
         _count_call(engine, began_at, connection)
 
 
 def _count_call(engine: str, made_at: float, connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO probe_calls VALUES (?, ?)", (engine, made_at))
+
+
+def _text(process: Process) -> str:
+    return json.dumps(attrs.asdict(process))
+
+
+def _process(text: str) -> Process:
+    return Process(**json.loads(text))

@@ -43,7 +43,7 @@ class Work:
         timeout: Seconds that one call may take; ``math.inf`` where nothing bounds it.
     """
 
-    __slots__ = ("_calls", "_minutes", "_times", "_timeout", "success_at")
+    __slots__ = ("_calls", "_minutes", "_timeout", "_times", "success_at")
 
     def __init__(self, timeout: float) -> None:
         self.success_at = NEVER

@@ -128,8 +128,8 @@ def sightings(connection: sqlite3.Connection, repository_id: int) -> dict[str, S
     return {path: Sighting(*seen) for path, *seen in rows}
 
 
-def save_sightings(connection: sqlite3.Connection, repository_id: int, seen: Mapping[str, Sighting]) -> None:
-    """Remember what the source saw, and nothing else; only what has changed is written."""
+def save_sightings(connection: sqlite3.Connection, repository_id: int, seen: Mapping[str, Sighting]) -> bool:
+    """Remember what the source saw, and nothing else; only what has changed is written. Returns whether any has."""
     held = sightings(connection, repository_id)
     connection.executemany(
         "INSERT OR REPLACE INTO sightings VALUES (?, ?, ?, ?, ?)",
@@ -142,6 +142,24 @@ def save_sightings(connection: sqlite3.Connection, repository_id: int, seen: Map
     connection.executemany(
         "DELETE FROM sightings WHERE repository_id = ? AND path = ?",
         ((repository_id, path) for path in held.keys() - seen.keys()),
+    )
+    return held != seen
+
+
+def drop_staged(connection: sqlite3.Connection, tenant_id: int, repository_id: int) -> None:
+    """Let go of vectors that nothing will point at: bought by sweeps that were cut off, for texts that then changed.
+
+    Only while no other repository of the tenant is being swept: what is staged may be for that one.
+    """
+    connection.execute(
+        """
+        DELETE FROM vectors WHERE tenant_id = ?1 AND NOT EXISTS (SELECT 1 FROM chunks WHERE vector_id = vectors.id)
+        AND NOT EXISTS (
+            SELECT 1 FROM leases l JOIN repositories r ON r.id = l.repository_id
+            WHERE r.tenant_id = ?1 AND r.id != ?2
+        )
+        """,
+        (tenant_id, repository_id),
     )
 
 

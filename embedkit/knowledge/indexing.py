@@ -11,7 +11,7 @@ The first failure ends the feeding: nothing more is offered. Tickets that are ou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -161,6 +161,8 @@ class Indexing:
         self._feeding = trio.CancelScope()
         # Inputs that somebody waits for: queued, out, or about to be. Each is bought once, whoever needs it.
         self._waiting: dict[bytes, list[_Open]] = {}
+        # Inputs bought in this round: what a look-up that began before they were kept does not know of.
+        self._bought: set[bytes] = set()
         self._vanished: set[str] = set()
 
     async def run(self, snapshot: Snapshot) -> None:
@@ -181,8 +183,8 @@ class Indexing:
         self._on_progress(self.work)
         await self._store_documents(snapshot, wanted)
         gone = stored.keys() - {entry.path for entry in snapshot.entries}
-        if not self.work.failures and gone:
-            # After the switches, so that a renamed document finds its vectors still there.
+        if gone and not self.work.failures and not self.work.sliced:
+            # After all switches, so that a renamed document finds its vectors still there.
             self.work.deleted += await self._store.remove(self._record, self._lease, sorted(gone))
 
     async def _store_documents(self, snapshot: Snapshot, wanted: Sequence[Entry]) -> None:
@@ -195,6 +197,8 @@ class Indexing:
             self._vanished.clear()
 
     async def _round(self, snapshot: Snapshot, wanted: Sequence[Entry]) -> None:
+        self._feeding = trio.CancelScope()
+        self._bought.clear()
         send, receive = trio.open_memory_channel[list[tuple[bytes, str]]](self._width.tickets)
         async with receive, trio.open_nursery() as nursery:
             nursery.start_soon(self._feed, snapshot, wanted, send)
@@ -228,6 +232,7 @@ class Indexing:
     async def _admit(self, portion: Portion) -> dict[bytes, str]:
         """Switch what needs no purchase, and return the inputs that nobody has or is buying yet."""
         known = await self._store.known(self._record.tenant_id, portion.inputs)
+        known |= self._bought.intersection(portion.inputs)
         ready: list[PreparedDocument] = []
         wanted: dict[bytes, str] = {}
         self.work.skipped["unreadable"] += len(portion.unreadable)
@@ -235,15 +240,16 @@ class Indexing:
         for document in portion.documents:
             hashes = {part.hash for part in document.chunks}
             missing = hashes - known
-            self.work.reused += sum(1 for part in document.chunks if part.hash in known)
-            if not missing:
-                ready.append(document)
-                continue
+            before = len(wanted)
             waiter = _Open(document, missing)
             for hash_ in dict.fromkeys(part.hash for part in document.chunks if part.hash in missing):
                 if hash_ not in self._waiting:
                     wanted[hash_] = portion.inputs[hash_]
                 self._waiting.setdefault(hash_, []).append(waiter)
+            # All but those that are bought for this document: known before, or the same as another chunk of this run.
+            self.work.reused += len(document.chunks) - (len(wanted) - before)
+            if not missing:
+                ready.append(document)
         if ready:
             await self._commit({}, ready)
         return wanted
@@ -285,9 +291,10 @@ class Indexing:
         ready = self._arrived(hashes)
         await self._commit(dict(zip(hashes, _unit_rows(purchase.vectors), strict=True)), ready)
 
-    def _arrived(self, hashes: Iterable[bytes]) -> list[PreparedDocument]:
+    def _arrived(self, hashes: Sequence[bytes]) -> list[PreparedDocument]:
         """The documents that these vectors complete."""
         ready = []
+        self._bought.update(hashes)
         for hash_ in hashes:
             for waiter in self._waiting.pop(hash_):
                 waiter.missing.remove(hash_)

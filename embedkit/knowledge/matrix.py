@@ -52,11 +52,13 @@ class TenantMatrix:
         if rows is not None:
             scores = scores[rows]
         if count < len(scores):
-            best = np.argpartition(scores, len(scores) - count)[len(scores) - count :]
+            # All that are as near as the last of them, so that a tie at the end is decided by number as well.
+            least = np.partition(scores, len(scores) - count)[len(scores) - count]
+            best = np.flatnonzero(scores >= least)
         else:
             best = np.arange(len(scores))
         ids = self.chunk_ids[best if rows is None else rows[best]]
-        order = np.lexsort((ids, -scores[best]))
+        order = np.lexsort((ids, -scores[best]))[:count]
         return [(int(ids[i]), float(scores[best[i]])) for i in order]
 
 

@@ -6,6 +6,7 @@ own word, and the rows that are shown are selected by tenant once more. No tenan
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -58,7 +59,7 @@ def by_words(
         WHERE words MATCH ? AND c.tenant_id = ? AND (? IS NULL OR c.repository_id = ?)
         ORDER BY score DESC, words.rowid LIMIT ?
         """,  # noqa: S608  # only our own numbers
-        (expression, tenant_id, repository_id, repository_id, count),
+        (expression, tenant_id, repository_id, repository_id, min(count, sys.maxsize)),  # SQLite's integers end there
     )
     return rows.fetchall()
 

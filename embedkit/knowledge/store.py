@@ -246,8 +246,8 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> None:
             repositories.save(connection, record)
-            if seen is not None:
-                documents.save_sightings(connection, record.id, seen)
+            if seen is not None and documents.save_sightings(connection, record.id, seen):
+                documents.drop_staged(connection, record.tenant_id, record.id)
             leases.release(connection, lease)
 
         await self._write_under(lease, work)

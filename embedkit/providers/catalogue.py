@@ -1,4 +1,8 @@
-"""From settings to providers, and to the kind of lane that each needs."""
+"""From settings to providers, and to the kind of lane that each needs.
+
+Providers that speak HTTP are imported when one is made: httpx and they are a third of all that ``import embedkit``
+would cost, and the embedded model needs none of it.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,12 @@ from embedkit.admission.capacity_lane import CapacityLane
 from embedkit.admission.lane import Lane
 from embedkit.errors import UsageError
 from embedkit.providers.local import LocalProvider
-from embedkit.providers.ollama import OllamaProvider
-from embedkit.providers.openai_compatible import OpenAICompatibleProvider
-from embedkit.providers.retry import ollama_policy, openai_compatible_policy
 
 if TYPE_CHECKING:
     from embedkit.providers.provider import Connection, Provider
     from embedkit.settings import ProviderSettings, Settings
 
+# Gemini is remote and unqueued: it has no lane.
 _LANES: Mapping[str, type[Lane[Connection]]] = {
     "local": CapacityLane,
     "ollama": CapacityLane,
@@ -43,6 +45,8 @@ def make_provider(settings: Settings, name: str, environ: Mapping[str, str], dim
         case "local":
             return LocalProvider(name, threads=described.capacity)
         case "openai-compatible":
+            from embedkit.providers.openai_compatible import OpenAICompatibleProvider
+
             return OpenAICompatibleProvider(
                 name,
                 _given(described.base_url),
@@ -52,6 +56,8 @@ def make_provider(settings: Settings, name: str, environ: Mapping[str, str], dim
                 dimension=dimension,
             )
         case "ollama":
+            from embedkit.providers.ollama import OllamaProvider
+
             return OllamaProvider(
                 name,
                 _given(described.base_url),
@@ -61,21 +67,45 @@ def make_provider(settings: Settings, name: str, environ: Mapping[str, str], dim
                 dimensions=described.dimensions,
                 dimension=dimension,
             )
+        case "gemini":
+            from embedkit.providers.gemini import GeminiProvider
+
+            return GeminiProvider(
+                name,
+                _given(described.model),
+                _given(settings.api_key(name, environ)),
+                base_url=_given(described.base_url),
+                dimensions=described.dimensions,
+                dimension=dimension,
+            )
     raise UsageError(
         f"provider {name} ({described.kind}) is not one that embeds here; name another in embedding.provider"
     )
 
 
-def lane_class(described: ProviderSettings) -> type[Lane[Connection]]:
-    """Which settlement the provider's kind declares."""
-    return _LANES[described.kind]
+def lane_class(described: ProviderSettings) -> type[Lane[Connection]] | None:
+    """Which settlement the provider's kind declares; ``None`` where no lane of ours governs it."""
+    return _LANES.get(described.kind)
+
+
+def max_inputs(described: ProviderSettings) -> int | None:
+    """Texts that one request may carry, where the provider's kind has such a bound."""
+    if described.kind == "gemini":
+        from embedkit.providers.gemini import GeminiProvider
+
+        return GeminiProvider.max_inputs
+    return None
 
 
 def make_retry(described: ProviderSettings) -> Retry:
     """Which failures of the provider are followed by another attempt."""
     if described.kind == "local":
         return NoRetry()
-    policy = openai_compatible_policy if described.kind == "openai-compatible" else ollama_policy
+    from embedkit.providers.retry import ollama_policy, openai_compatible_policy, unqueued_policy
+
+    policy = {"openai-compatible": openai_compatible_policy, "ollama": ollama_policy}.get(
+        described.kind, unqueued_policy
+    )
     return policy(max_retry_after=described.max_retry_after, over_cap=described.over_cap)
 
 

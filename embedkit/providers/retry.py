@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal
 
 import attrs
 
@@ -54,31 +54,9 @@ _FIXED: dict[type[ProviderError], tuple[int, float]] = {
 }
 
 
-class RetryPolicy(Protocol):
-    """A lane's answer to a failed attempt."""
-
-    def next_delay(
-        self, error: ProviderError, attempt: int, *, priority: str, spent: float, has_deadline: bool
-    ) -> float | None:
-        """Seconds to wait before the next attempt, or ``None``: the failure is final.
-
-        Args:
-            error: What the attempt ended with.
-            attempt: Which attempt that was, from 1.
-            priority: ``interactive``, ``batch`` or ``probe``.
-            spent: Seconds that the ticket has waited between attempts so far.
-            has_deadline: Whether the caller set one.
-        """
-        ...
-
-    def attempt_limit(self, priority: str, *, has_deadline: bool) -> float | None:
-        """Seconds that one attempt may take at most, where the policy has a limit of its own."""
-        ...
-
-
 @attrs.frozen
-class QueuedRetryPolicy:
-    """The table of this module, for a provider behind a lane.
+class RetryTable:
+    """The table of this module, as the ``Retry`` of a lane (see ``admission.attempts``).
 
     Attributes:
         retries_timeouts: Whether an interactive ticket's provider timeout counts as contention.
@@ -96,7 +74,7 @@ class QueuedRetryPolicy:
     def next_delay(
         self, error: ProviderError, attempt: int, *, priority: str, spent: float, has_deadline: bool
     ) -> float | None:
-        """See ``RetryPolicy.next_delay``."""
+        """See ``Retry.next_delay``."""
         delay = self._delay(error, attempt, priority, has_deadline)
         return None if delay is None or spent + delay > MAX_WAITING else delay
 
@@ -133,29 +111,14 @@ class QueuedRetryPolicy:
         return min(hint, self.max_retry_after)
 
 
-@attrs.frozen
-class NoRetryPolicy:
-    """Every failure is final: for a model in this process, which gives the same answer twice."""
-
-    def next_delay(
-        self, error: ProviderError, attempt: int, *, priority: str, spent: float, has_deadline: bool
-    ) -> float | None:
-        """``None``."""
-        return None
-
-    def attempt_limit(self, priority: str, *, has_deadline: bool) -> float | None:
-        """``None``."""
-        return None
-
-
 def openai_compatible_policy(
     *,
     max_retry_after: float = MAX_RETRY_AFTER,
     over_cap: OverCap = "clamp",
     draw: Callable[[], float] = random.random,
-) -> QueuedRetryPolicy:
+) -> RetryTable:
     """For OpenAI-compatible lanes, whose queue task owns its retries; those of people's timeouts too."""
-    return QueuedRetryPolicy(True, max_retry_after, over_cap, draw)
+    return RetryTable(True, max_retry_after, over_cap, draw)
 
 
 def ollama_policy(
@@ -163,6 +126,16 @@ def ollama_policy(
     max_retry_after: float = MAX_RETRY_AFTER,
     over_cap: OverCap = "clamp",
     draw: Callable[[], float] = random.random,
-) -> QueuedRetryPolicy:
+) -> RetryTable:
     """For Ollama lanes: a timeout there is never tried again, since the engine may still be computing."""
-    return QueuedRetryPolicy(False, max_retry_after, over_cap, draw)
+    return RetryTable(False, max_retry_after, over_cap, draw)
+
+
+def unqueued_policy(
+    *,
+    max_retry_after: float = MAX_RETRY_AFTER,
+    over_cap: OverCap = "clamp",
+    draw: Callable[[], float] = random.random,
+) -> RetryTable:
+    """For a remote provider without a lane (Gemini), whose hints stand in ``RetryInfo``. Timeouts are final."""
+    return RetryTable(False, max_retry_after, over_cap, draw)

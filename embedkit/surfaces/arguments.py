@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,23 +13,34 @@ from embedkit.surfaces.exits import USAGE, show_error
 class _Parser(argparse.ArgumentParser):
     """Says one line, in JSON where the caller asked for JSON."""
 
+    as_json = False
+
     def error(self, message: str) -> NoReturn:
         mend = f"see `{self.prog} --help`"
-        show_error(UsageError(f"{message}; {mend}", code="USAGE"), as_json="--json" in sys.argv[1:])
+        show_error(UsageError(f"{message}; {mend}", code="USAGE"), as_json=self.as_json)
         raise SystemExit(USAGE)
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The whole grammar."""
-    common = _Parser(add_help=False)
-    common.add_argument("--config", metavar="FILE", help="settings file (default: embedkit.toml here or in a parent)")
-    common.add_argument("--store", metavar="FILE", type=Path, help="knowledge base (default: beside the settings file)")
-    common.add_argument("--provider", metavar="NAME", help="which provider embeds")
-    common.add_argument("--json", action="store_true", help="one JSON document on standard output, nothing else")
-    common.add_argument("-v", "--verbose", action="store_true", help="say more on standard error")
+class _JsonParser(_Parser):
+    as_json = True
 
-    parser = _Parser(prog="embedkit", description="Embedding work on scarce engines: sync repositories, search them.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+
+def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
+    """The whole grammar.
+
+    Args:
+        as_json: Whether errors in the arguments are told in JSON.
+    """
+    parser_class = _JsonParser if as_json else _Parser
+    # Before or after the command: a default of the second place would undo what was said in the first.
+    common = parser_class(add_help=False, argument_default=argparse.SUPPRESS)
+    _add_common(common)
+    parser = parser_class(
+        prog="embedkit",
+        description="Embedding work on scarce engines: sync repositories, search them.",
+    )
+    _add_common(parser)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=parser_class)
 
     def command(name: str, description: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, parents=[common], help=description, description=description)
@@ -49,11 +59,35 @@ def make_parser() -> argparse.ArgumentParser:
     search.add_argument("--mode", choices=("hybrid", "vector", "text"), default="hybrid")
 
     command("status", "what is stored, what is outstanding and why, what happened")
+    probe = command("probe", "whether a provider can answer; shares one probe with all who ask")
+    probe.add_argument("name", nargs="?", metavar="PROVIDER", help="which provider (default: the one that embeds)")
     watch = command("watch", "sync, and sync again whenever files change")
     _add_paths(watch)
     settings = command("settings", "what is in force, and where each value came from")
     settings.add_argument("--schema", action="store_true", help="print the settings' JSON schema")
     return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", metavar="FILE", help="settings file (default: embedkit.toml here or in a parent)")
+    parser.add_argument("--store", metavar="FILE", type=Path, help="knowledge base (default: beside the settings file)")
+    parser.add_argument("--provider", metavar="NAME", help="which provider embeds")
+    # The parser's own default where it has one: ``store_true`` would bring its own.
+    parser.add_argument(
+        "--json",
+        action="store_const",
+        const=True,
+        default=parser.argument_default or False,
+        help="one JSON document on standard output, nothing else",
+    )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_const",
+        const=True,
+        default=parser.argument_default or False,
+        help="say more on standard error",
+    )
 
 
 def _add_paths(parser: argparse.ArgumentParser) -> None:

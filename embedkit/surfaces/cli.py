@@ -1,10 +1,9 @@
-"""The command line: ``embedkit sync``, ``search``, ``status``, ``watch``, ``settings``. It decides nothing."""
+"""The command line: ``sync``, ``search``, ``status``, ``probe``, ``watch``, ``settings``. It decides nothing."""
 
 from __future__ import annotations
 
 import argparse
 import logging
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,12 +12,20 @@ import trio
 
 from embedkit.errors import EmbedkitError
 from embedkit.settings import Settings, load_settings
-from embedkit.surfaces import search_command, settings_command, status_command, sync_command, watch_command
+from embedkit.surfaces import (
+    probe_command,
+    search_command,
+    settings_command,
+    status_command,
+    sync_command,
+    watch_command,
+)
 from embedkit.surfaces.arguments import make_parser
-from embedkit.surfaces.exits import DONE, INTERRUPTED, exit_code_of, show_error
+from embedkit.surfaces.exits import DONE, INTERRUPTED, drop_output, exit_code_of, print_text, show_error
 
 _COMMANDS = {
     "sync": sync_command.run,
+    "probe": probe_command.run,
     "search": search_command.run,
     "status": status_command.run,
     "watch": watch_command.run,
@@ -27,23 +34,44 @@ _COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; see ``exits``."""
-    given = make_parser().parse_args(arguments)
+    given = make_parser(as_json="--json" in (sys.argv[1:] if arguments is None else arguments)).parse_args(arguments)
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO if given.verbose else logging.WARNING, format="%(message)s"
     )
     try:
         return _run(given, _settings(given))
-    except EmbedkitError as error:
-        show_error(error, as_json=given.json)
-        return exit_code_of(error)
-    except BrokenPipeError:
-        # Whoever read us has left (`embedkit search x | head`): nothing more to say, and nothing to say it to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except BaseException as raised:
+        code = _told(_innermost(raised), as_json=given.json)
+        if code is None:
+            raise
+        return code
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _told(error: BaseException, *, as_json: bool) -> int | None:
+    """Show ``error`` and return its exit code; ``None`` for a defect, whose traceback is what helps."""
+    match error:
+        case EmbedkitError():
+            show_error(error, as_json=as_json)
+            return exit_code_of(error)
+        case BrokenPipeError():
+            # Whoever read us has left (`embedkit search x | head`): nothing more to say, and nothing to say it to.
+            drop_output()
+            return DONE
+        case KeyboardInterrupt():
+            return INTERRUPTED
+    return None
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """What a nursery made a group of, where it is one thing; an interrupt stands for all that it cut off."""
+    while isinstance(error, BaseExceptionGroup):
+        interrupts = error.subgroup(KeyboardInterrupt)
+        if interrupts is None and len(error.exceptions) > 1:
+            break
+        error = (interrupts or error).exceptions[0]
+    return error
 
 
 def _settings(given: argparse.Namespace) -> Settings:
@@ -61,5 +89,5 @@ def _show_settings(given: argparse.Namespace, settings: Settings) -> int:
         text = settings_command.render_schema()
     else:
         text = settings_command.render_json(settings) if given.json else settings_command.render(settings)
-    sys.stdout.write(text)
+    print_text(text)
     return DONE

@@ -32,11 +32,13 @@ async def interruptible() -> AsyncGenerator[Interrupt]:
     interrupt = Interrupt()
     failed: Exception | None = None
     async with trio.open_nursery() as nursery:
-        await nursery.start(_listen, interrupt, nursery.cancel_scope)
-        try:
-            yield interrupt
-        except Exception as error:
-            failed = error  # kept aside, so that the nursery does not wrap it in a group
+        work = trio.CancelScope()
+        await nursery.start(_listen, interrupt, work)
+        with work:
+            try:
+                yield interrupt
+            except Exception as error:
+                failed = error  # kept aside, so that the nursery does not wrap it in a group
         nursery.cancel_scope.cancel()
     if failed is not None:
         raise failed
@@ -48,10 +50,11 @@ async def _listen(
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         async for _ in signals:
+            if interrupt.came:
+                os._exit(INTERRUPTED)  # asked twice: at once. The store is whole at any moment.
             interrupt.came = True
             _bound_the_end()
             work.cancel()
-            return
 
 
 def _bound_the_end() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from embedkit.engine import Engine, open_engine
 from embedkit.errors import UsageError
 from embedkit.knowledge.search import Hit
 from embedkit.settings import Settings
-from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json
+from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json, print_text
 from embedkit.surfaces.interrupts import interruptible
 
 _LINES_SHOWN = 6
@@ -31,7 +30,7 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
     if given.json:
         print_json({"query": given.query, "mode": given.mode, "hits": [_as_json(hit) for hit in hits]})
     else:
-        sys.stdout.write(_text(hits))
+        print_text(_text(hits))
     return DONE
 
 
@@ -85,6 +84,11 @@ def _entry(hit: Hit) -> str:
     first, last = hit.lines
     head = f"{hit.score:.3f}  {hit.tenant}/{hit.repository}  {hit.path}:{first}-{last}"
     lines = [line for line in hit.text.splitlines() if line.strip()]
-    shown = [f"    {line[:_WIDTH]}" for line in lines[:_LINES_SHOWN]]
+    shown = [f"    {_harmless(line)[:_WIDTH]}" for line in lines[:_LINES_SHOWN]]
     more = [f"    ... {len(lines) - _LINES_SHOWN} more"] if len(lines) > _LINES_SHOWN else []
     return "\n".join([head, *shown, *more]) + "\n"
+
+
+def _harmless(line: str) -> str:
+    """``line`` without what a terminal would obey instead of showing."""
+    return "".join(sign if sign.isprintable() else " " for sign in line.expandtabs(4))

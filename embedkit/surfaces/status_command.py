@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,11 +12,13 @@ import attrs
 
 from embedkit.activity.disk import read_longest_waits, read_report
 from embedkit.activity.report import ReportRow
+from embedkit.admission.probe_rules import Verdict, engine_key
+from embedkit.admission.probe_sharing import read_verdict
 from embedkit.database import open_database
 from embedkit.knowledge.repositories import RepositoryRecord
 from embedkit.knowledge.store import SqliteStore
 from embedkit.settings import Settings
-from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json
+from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json, print_text
 from embedkit.surfaces.interrupts import interruptible
 from embedkit.surfaces.status_text import status_text
 
@@ -35,6 +36,7 @@ class Status:
         repositories: Every repository in the store.
         activity: The ledger's report over all processes that use this store.
         longest_waits: Seconds, by lane.
+        probe: What is known of the provider that embeds; ``None`` if nobody ever asked.
     """
 
     at: float
@@ -42,6 +44,7 @@ class Status:
     repositories: Sequence[RepositoryRecord]
     activity: Sequence[ReportRow]
     longest_waits: Mapping[str, float]
+    probe: Verdict | None
 
     def as_json(self) -> dict[str, Any]:
         """As ``status --json`` prints it."""
@@ -49,7 +52,7 @@ class Status:
             "at": self.at,
             "age": max(time.time() - self.at, 0.0),
             "lanes": self.lanes(),
-            "probe": None,
+            "probe": None if self.probe is None else self.probe.as_json(),
             "access": self.access(),
             "config": self.config(),
             "repositories": [_repository(record, self.at) for record in self.repositories],
@@ -114,13 +117,15 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
         now = time.time()
         activity = await read_report(database)
         waits = await read_longest_waits(database, now)
-        status = Status(now, settings, await store.repositories(), activity, waits)
+        name = settings.embedding.provider
+        probe = await read_verdict(database, name, engine_key(settings.provider(name)), settings.probe, now)
+        status = Status(now, settings, await store.repositories(), activity, waits, probe)
     if status is None:
         return INTERRUPTED
     if given.json:
         print_json(status.as_json())
     else:
-        sys.stdout.write(status_text(status))
+        print_text(status_text(status))
     return DONE
 
 

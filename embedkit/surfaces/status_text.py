@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from embedkit.knowledge.repositories import RepositoryRecord
+from embedkit.surfaces.probe_command import verdict_text
 
 if TYPE_CHECKING:
     from embedkit.activity.report import ReportRow
@@ -16,12 +17,13 @@ def status_text(status: Status) -> str:
     """Repositories, lanes, and what happened."""
     access = status.access()
     parts = [
-        f"{access['ready']} repositories ready, {access['degraded']} degraded",
+        f"{_count(access['ready'], 'repository', 'repositories')} ready, {access['degraded']} degraded",
         *(_repository(record, status.at) for record in status.repositories),
         *(f"settings: {error}" for error in status.config()["errors"]),
         "",
         "lanes, as every process that uses this store wrote them down (a lane governs one process only):",
         *(_lane(lane) for lane in status.lanes()),
+        f"probe: {'nobody has asked yet' if status.probe is None else verdict_text(status.probe)}",
         "",
         *_table(status.activity),
     ]
@@ -36,13 +38,17 @@ def _repository(record: RepositoryRecord, now: float) -> str:
         text += f", last {last.outcome}"
         text += f" ({last.code}: {last.reason})" if last.code is not None else ""
     if record.outstanding:
-        text += f", {record.outstanding} documents outstanding"
+        text += f", {_count(record.outstanding, 'document')} outstanding"
     if record.streak:
-        text += f", {record.streak} failures in a row"
+        text += f", {_count(record.streak, 'failure')} in a row"
     if record.next_due_at is not None:
         wait = record.next_due_at - now
         text += ", due now" if wait <= 0 else f", due in {wait / 60:.0f} min"
     return text
+
+
+def _count(number: int, one: str, several: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def _lane(lane: dict[str, object]) -> str:

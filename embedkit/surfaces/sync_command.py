@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from embedkit.engine import open_engine
 from embedkit.errors import UsageError
 from embedkit.settings import Settings, TenantSettings
-from embedkit.surfaces.exits import DONE, FAILED, INTERRUPTED, WORK_LEFT, print_json
+from embedkit.surfaces.exits import DONE, FAILED, INTERRUPTED, WORK_LEFT, print_json, print_text
 from embedkit.surfaces.folders import tenant_of
 from embedkit.surfaces.interrupts import interruptible
 from embedkit.surfaces.report_text import report_text
@@ -70,5 +70,4 @@ def show(report: SweepReport, *, as_json: bool) -> None:
     if as_json:
         print_json(report.as_json())
     else:
-        sys.stdout.write(report_text(report))
-        sys.stdout.flush()
+        print_text(report_text(report))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from shutil import get_terminal_size
 from typing import TextIO
+
+import attrs
 
 from embedkit.sweep.progress import OnProgress, Progress
 
@@ -27,6 +29,32 @@ def watching(stream: TextIO) -> Iterator[OnProgress | None]:
         line.clear()
 
 
+@attrs.frozen
+class _Running:
+    """A repository that is being swept.
+
+    Attributes:
+        progress: Its last step; ``work`` in it changes as the work goes on.
+        began_at: When its first step was told.
+        done_before: Documents that were stored already then.
+    """
+
+    progress: Progress
+    began_at: float
+    done_before: int
+
+    @property
+    def text(self) -> str:
+        """Done of total."""
+        return f"{self.progress.name} {self.progress.work.done}/{self.progress.work.documents}"
+
+    def seconds_left(self, now: float) -> float:
+        """At the pace of the documents that this run has stored so far."""
+        work = self.progress.work
+        stored = max(work.done - self.done_before, 1)
+        return work.outstanding * (now - self.began_at) / stored
+
+
 class ProgressLine:
     """Draws the state of the repositories that are being swept.
 
@@ -36,7 +64,7 @@ class ProgressLine:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._running: dict[tuple[str, str], tuple[float, Progress]] = {}
+        self._running: dict[tuple[str, str], _Running] = {}
         self._drawn_at = 0.0
 
     def told(self, progress: Progress) -> None:
@@ -46,8 +74,8 @@ class ProgressLine:
         if progress.report is not None:
             self._running.pop(key, None)
             return
-        began, _ = self._running.get(key, (now, progress))
-        self._running[key] = (began, progress)
+        if key not in self._running:
+            self._running[key] = _Running(progress, now, progress.work.done)
         if now - self._drawn_at >= _INTERVAL:
             self._drawn_at = now
             self._draw(now)
@@ -58,16 +86,30 @@ class ProgressLine:
         self._stream.flush()
 
     def _draw(self, now: float) -> None:
-        parts = [_part(now - began, progress) for began, progress in self._running.values()]
-        text = "  |  ".join(parts)[: max(get_terminal_size().columns - 1, 20)]
-        self._stream.write(_CLEAR + text)
+        width = max(get_terminal_size().columns - 1, 20)
+        self._stream.write(_CLEAR + line_of(list(self._running.values()), now, width))
         self._stream.flush()
 
 
-def _part(elapsed: float, progress: Progress) -> str:
-    work = progress.work
-    text = f"{progress.name} {work.done}/{work.documents}"
-    if elapsed <= 0 or not work.embedded:
-        return text
-    left = (work.documents - work.done) * elapsed / max(work.done, 1)
-    return f"{text}  {work.embedded / elapsed:,.0f} chunks/s  queued {work.clocks.queue_wait:.1f} s  {left:.0f} s left"
+def line_of(running: Sequence[_Running], now: float, width: int) -> str:
+    """How far each repository is, as many as there is room for, then how fast all of them go."""
+    pace = _pace(running, now)
+    shown: list[str] = []
+    for count, one in enumerate(running):
+        left = len(running) - count - 1
+        more = f"  and {left} more" if left else ""
+        if shown and len("  ".join([*shown, one.text])) + len(more) + len(pace) > width:
+            shown.append(f"and {left + 1} more")
+            break
+        shown.append(one.text)
+    return ("  ".join(shown) + pace)[:width]
+
+
+def _pace(running: Sequence[_Running], now: float) -> str:
+    embedded = sum(one.progress.work.embedded for one in running)
+    elapsed = max((now - one.began_at for one in running), default=0.0)
+    if elapsed <= 0 or not embedded:
+        return ""
+    waited = sum(one.progress.work.clocks.queue_wait for one in running)
+    left = max((one.seconds_left(now) for one in running), default=0.0)
+    return f"  {embedded / elapsed:,.0f} chunks/s  queued {waited:.1f} s  {left:.0f} s left"

@@ -15,6 +15,8 @@ import trio
 
 from embedkit.engine import Engine, open_engine
 from embedkit.errors import UsageError
+from embedkit.knowledge.filters import NEVER_INDEXED
+from embedkit.knowledge.source import printable_path
 from embedkit.settings import RepositorySettings, Settings, TenantSettings
 from embedkit.surfaces.exits import DONE, INTERRUPTED
 from embedkit.surfaces.interrupts import interruptible
@@ -26,6 +28,8 @@ Watch = Callable[..., AsyncGenerator[set[tuple[Any, str]], None]]
 
 # Editors write a file in several steps: take them as one change.
 _DEBOUNCE_MS = 400
+# The watching thread looks so often whether it is still wanted; its own five seconds are too long for a Ctrl-C.
+_LOOK_UP_MS = 200
 
 
 async def run(given: argparse.Namespace, settings: Settings) -> int:
@@ -36,19 +40,33 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
     """
     watch = _watcher()
     tenants = chosen_tenants(given, settings)
-    roots = sorted({item.path for tenant in tenants for item in tenant.repositories if item.path is not None})
-    store_folder = settings.store.path.parent
+    roots = _roots(tenants)
     async with interruptible() as interrupt, open_engine(settings, reserve=0) as engine, trio.open_nursery() as nursery:
         send, changes = trio.open_memory_channel[set[Path]](math.inf)
         # It looks from its first step on; the sweep below takes many before it looks at a file. So no change falls
         # between the two.
-        nursery.start_soon(_tell_changes, watch, roots, store_folder, send)
+        nursery.start_soon(_tell_changes, watch, roots, settings.store.path, send)
         await _sync(engine, tenants, given)
         async for changed in changes:
             touched = _touched(tenants, _all_so_far(changed, changes))
             if touched:
                 await _sync(engine, touched, given)
     return INTERRUPTED if interrupt.came else DONE
+
+
+def _roots(tenants: Sequence[TenantSettings]) -> list[Path]:
+    """The folders to watch, without symbolic links in their paths, as changes in them are told.
+
+    Raises:
+        UsageError: One is not there, or there is none: a git address cannot be watched.
+    """
+    named = [item.path for tenant in tenants for item in tenant.repositories if item.enabled and item.path is not None]
+    missing = [path for path in named if not path.is_dir()]
+    if missing:
+        raise UsageError(f"{printable_path(str(missing[0]))} is no folder; name a folder that is there")
+    if not named:
+        raise UsageError("nothing to watch: no repository of the settings is an enabled folder; try `embedkit sync`")
+    return sorted({path.resolve() for path in named})
 
 
 async def _sync(engine: Engine, tenants: Sequence[TenantSettings], given: argparse.Namespace) -> None:
@@ -67,12 +85,18 @@ def _watcher() -> Watch:
 
 
 async def _tell_changes(
-    watch: Watch, roots: Sequence[Path], store_folder: Path, send: trio.MemorySendChannel[set[Path]]
+    watch: Watch, roots: Sequence[Path], store: Path, send: trio.MemorySendChannel[set[Path]]
 ) -> None:
-    def is_ours(change: object, path: str) -> bool:
-        return not Path(path).is_relative_to(store_folder)
+    # The store's own files, its log and index among them: their names begin with its.
+    own = str(store.resolve())
 
-    async with send, aclosing(watch(*roots, watch_filter=is_ours, debounce=_DEBOUNCE_MS)) as changes:
+    def may_be_indexed(change: object, path: str) -> bool:
+        place = Path(path)
+        inner = [place.relative_to(root).parts for root in roots if place.is_relative_to(root)]
+        return not path.startswith(own) and any(NEVER_INDEXED.isdisjoint(parts) for parts in inner)
+
+    watched = watch(*roots, watch_filter=may_be_indexed, debounce=_DEBOUNCE_MS, rust_timeout=_LOOK_UP_MS)
+    async with send, aclosing(watched) as changes:
         async for some in changes:
             send.send_nowait({Path(path) for _, path in some})
 
@@ -97,7 +121,7 @@ def _touched(tenants: Sequence[TenantSettings], changed: set[Path]) -> list[Tena
 
 
 def _holds(repository: RepositorySettings, changed: set[Path]) -> bool:
-    if repository.path is None:
+    if repository.path is None or not repository.enabled:
         return False
     root = repository.path.resolve()
     return any(path.is_relative_to(root) for path in changed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from embedkit.errors import EmbedkitError, StoreError
+from embedkit.errors import EmbedkitError, SourceError, StoreError, UsageError
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
 from embedkit.knowledge.indexing import Indexing, Width, Work
 from embedkit.knowledge.leases import LEASE_SECONDS, Leased
@@ -44,6 +44,7 @@ class RepositoryRun:
         self._tenant = tenant
         self._described = described
         self._work = Work()
+        self._lease_failures: list[EmbedkitError] = []
         self._began_at = trio.current_time()
 
     async def run(self) -> RepositoryReport:
@@ -57,14 +58,14 @@ class RepositoryRun:
         """
         record = await self._sweep.store.repository(self._tenant, self._described.name)
         if not self._sweep.all and not is_due(record.next_due_at, time.time()):
-            return self._report(record, "not-due", None)
+            return await self._untouched(record, "not-due", None)
         if self._sweep.circuit.is_open:
             # It had not begun: nothing of it changes, and it is said so.
-            return self._report(record, "deferred", self._sweep.circuit.refusal())
+            return await self._untouched(record, "deferred", self._sweep.circuit.refusal())
         try:
             lease = await self._sweep.store.lease(record)
         except Leased as error:
-            return self._report(record, "deferred", error)
+            return await self._untouched(record, "deferred", error)
         try:
             return await self._under(lease, record)
         finally:
@@ -93,7 +94,7 @@ class RepositoryRun:
             except EmbedkitError as raised:
                 error = raised
             nursery.cancel_scope.cancel()
-        errors = [*self._work.failures, *([error] if error is not None else [])]
+        errors = [*self._lease_failures, *self._work.failures, *([error] if error is not None else [])]
         outcome = outcome_of(errors, sliced=self._work.sliced, outstanding=self._work.outstanding)
         return await self._settle(lease, record, outcome, deciding(errors), revision, seen)
 
@@ -104,13 +105,18 @@ class RepositoryRun:
             try:
                 await self._sweep.store.renew(lease)
             except EmbedkitError as error:
-                self._work.failures.append(error)
+                self._lease_failures.append(error)
                 work.cancel()
 
     async def _look(self, record: RepositoryRecord) -> Snapshot:
         known = await self._sweep.store.sightings(record)
-        source = self._source()
-        return await trio.to_thread.run_sync(partial(_snapshot, source, known))
+        try:
+            source = self._source()
+            return await trio.to_thread.run_sync(partial(_snapshot, source, known))
+        except UsageError as error:
+            # On the command line a path that is missing is the caller's to mend; in a sweep it is the repository's
+            # own failure, and the others go on.
+            raise SourceError(str(error)) from error
 
     def _source(self) -> Source:
         settings = self._sweep.engine.settings
@@ -146,14 +152,17 @@ class RepositoryRun:
             on_provider_timeout=partial(sweep.on_timeout, self._tenant, self._described.name),
             run=sweep.id,
         )
-        await sweep.claim_space(bought.vectors.shape[1])
+        with trio.CancelScope(shield=True):  # bought is kept, whoever cancels
+            await sweep.claim_space(bought.vectors.shape[1])
         return bought
 
     def _width(self) -> Width:
         """Keep the slots busy and one ticket behind each, without asking the engine for more than the ceiling."""
         engine = self._sweep.engine
-        lane = engine.lane().statistics()
         batch = engine.settings.batch_for()
+        if not engine.is_queued():
+            return Width(batch, engine.settings.provider().capacity)
+        lane = engine.lane().statistics()
         if engine.provider().weight(batch) == 1 or lane.capacity == 1:
             return Width(batch, 2 * lane.capacity)
         return Width(min(batch, lane.ceiling), 2 * lane.capacity)
@@ -209,6 +218,13 @@ class RepositoryRun:
                 now,
             ),
         )
+
+    async def _untouched(
+        self, record: RepositoryRecord, outcome: Outcome, error: EmbedkitError | None
+    ) -> RepositoryReport:
+        """The report of a repository that is as it was."""
+        documents, chunks = await self._sweep.store.count(record)
+        return attrs.evolve(self._report(record, outcome, error), documents=documents, chunks=chunks)
 
     def _report(self, record: RepositoryRecord, outcome: Outcome, error: EmbedkitError | None) -> RepositoryReport:
         due = record.next_due_at

@@ -9,18 +9,20 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import trio
 
 from embedkit.admission.circuit import Circuit
 from embedkit.admission.ticket import TimeoutHook
 from embedkit.engine import Engine
-from embedkit.errors import EmbedkitError
-from embedkit.knowledge.store import SqliteStore
+from embedkit.errors import EmbedkitError, SpaceMismatch
 from embedkit.settings import RepositorySettings, TenantSettings
 from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip, status_of
 from embedkit.sweep.progress import OnProgress, Progress
-from embedkit.sweep.repository_run import RepositoryRun
+
+if TYPE_CHECKING:
+    from embedkit.knowledge.store import SqliteStore
 
 
 class Sweep:
@@ -55,6 +57,8 @@ class Sweep:
         self._tripped_by: tuple[str, str] | None = None
         self._claimed: int | None = None
         self._claiming = trio.Lock()
+        self._mismatch: SpaceMismatch | None = None
+        self._running = trio.CancelScope()
         self._reports: dict[tuple[str, str], RepositoryReport] = {}
 
     async def run(self) -> SweepReport:
@@ -62,7 +66,7 @@ class Sweep:
 
         Raises:
             UsageError: A key that is unset, a model that the engine does not have, or a store of another embedding
-                space; nothing was started. A repository's own trouble (a path that is missing) is its outcome.
+                space; no repository's record was changed. A repository's own trouble (a path that is missing) is its outcome.
 
         Cancellation:
             What was stored stays; ``report`` tells how far it came.
@@ -71,11 +75,14 @@ class Sweep:
         sweep = self.engine.settings.sweep
         places = trio.CapacityLimiter(sweep.concurrency)
         async with trio.open_nursery() as nursery:
+            self._running = nursery.cancel_scope
             for tenant in self._tenants:
                 own = trio.CapacityLimiter(sweep.tenant_concurrency)
                 for described in tenant.repositories:
                     if described.enabled:
                         nursery.start_soon(self._one, tenant.name, described, own, places)
+        if self._mismatch is not None:
+            raise self._mismatch
         return self.report()
 
     def report(self) -> SweepReport:
@@ -105,7 +112,13 @@ class Sweep:
         if self._claimed == dimension:
             return
         async with self._claiming:
-            await self.store.claim_space(self.engine.space_of(dimension))
+            try:
+                await self.store.claim_space(self.engine.space_of(dimension))
+            except SpaceMismatch as error:
+                # Not one repository's trouble but everybody's: the run ends, and says so.
+                self._mismatch = error
+                self._running.cancel()
+                raise
             self._claimed = dimension
 
     def tell(self, progress: Progress) -> None:
@@ -120,6 +133,9 @@ class Sweep:
         own: trio.CapacityLimiter,
         places: trio.CapacityLimiter,
     ) -> None:
+        # Imported here, with all of chunking and indexing, so that `import embedkit` stays light.
+        from embedkit.sweep.repository_run import RepositoryRun
+
         # The tenant's place first: whoever waits for its own tenant must not hold a place that others could use.
         async with own, places:
             run = RepositoryRun(self, tenant, described)
@@ -127,11 +143,12 @@ class Sweep:
             self._reports[key] = run.aborted()
             try:
                 self._reports[key] = await run.run()
-            except trio.Cancelled:
-                self._reports[key] = run.aborted()
-                raise
             except EmbedkitError as error:
                 self._reports[key] = run.failed(error)
+            except BaseException:
+                # Cancelled, alone or in the group that a nursery makes of it.
+                self._reports[key] = run.aborted()
+                raise
 
     def _enabled(self) -> list[RepositorySettings]:
         return [item for tenant in self._tenants for item in tenant.repositories if item.enabled]

@@ -12,6 +12,7 @@ A rule is a pair. The first whose predicate holds decides; without one the engin
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
@@ -229,3 +230,25 @@ def reset() -> Behaviour:
 def close_after_reply() -> Behaviour:
     """The right answer; then the connection is closed without a word, as an engine closes idle ones."""
     return Behaviour(then="close")
+
+
+def quota(requests: int, seconds: float) -> Rule:
+    """A rule that refuses more than ``requests`` in each window of ``seconds``; ``Retry-After`` says when the next begins.
+
+    Windows are counted from the first request, as most engines that sell by the minute count them.
+    """
+    opened_at: float | None = None
+    taken = 0
+    rule = Rule(always, busy())
+
+    def is_over(_: EngineRequest) -> bool:
+        nonlocal opened_at, taken
+        now = trio.current_time()
+        if opened_at is None or now >= opened_at + seconds:
+            opened_at, taken = now, 0
+        taken += 1
+        rule.then = busy(retry_after=str(math.ceil(opened_at + seconds - now)))
+        return taken > requests
+
+    rule.when = is_over
+    return rule

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import embedkit.providers as providers_room
+from embedkit.admission.attempts import NoRetry, Retry
 from embedkit.errors import (
     ConnectionRefused,
     ContentRefused,
@@ -20,17 +21,11 @@ from embedkit.errors import (
     ResponseInvalid,
     TransportClosed,
 )
-from embedkit.providers.retry import (
-    NoRetryPolicy,
-    QueuedRetryPolicy,
-    RetryPolicy,
-    ollama_policy,
-    openai_compatible_policy,
-)
+from embedkit.providers.retry import RetryTable, ollama_policy, openai_compatible_policy
 
 
 def delays(
-    policy: RetryPolicy,
+    policy: Retry,
     error: ProviderError,
     priority: str = "batch",
     *,
@@ -67,13 +62,13 @@ OLLAMA = ollama_policy(draw=lambda: 1.0)
     ],
 )
 def test_the_rows_that_depend_on_nothing_else(
-    policy: QueuedRetryPolicy, error: ProviderError, expected: list[float], priority: str
+    policy: RetryTable, error: ProviderError, expected: list[float], priority: str
 ) -> None:
     assert delays(policy, error, priority) == expected
 
 
 @pytest.mark.parametrize("policy", [OPENAI, OLLAMA])
-def test_contention_without_a_hint(policy: QueuedRetryPolicy) -> None:
+def test_contention_without_a_hint(policy: RetryTable) -> None:
     busy = ProviderBusy("x", status=503)
     assert delays(policy, busy, "interactive") == [1.0, 1.0]
     assert delays(policy, busy, "interactive", has_deadline=True) == []
@@ -127,8 +122,8 @@ def test_a_probe_reports_what_it_saw(error: ProviderError) -> None:
 
 
 def test_no_retry_is_no_retry() -> None:
-    assert delays(NoRetryPolicy(), ModelNotResident("x"), "interactive") == []
-    assert NoRetryPolicy().attempt_limit("interactive", has_deadline=False) is None
+    assert delays(NoRetry(), ModelNotResident("x"), "interactive") == []
+    assert NoRetry().attempt_limit("interactive", has_deadline=False) is None
 
 
 def test_ac_1_no_timeout_code_is_spelled_in_this_room() -> None:

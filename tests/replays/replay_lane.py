@@ -17,7 +17,7 @@ from embedkit.providers.http_provider import HttpProvider
 from embedkit.providers.ollama import OllamaProvider
 from embedkit.providers.openai_compatible import OpenAICompatibleProvider
 from embedkit.providers.provider import Connection
-from embedkit.providers.retry import QueuedRetryPolicy, ollama_policy, openai_compatible_policy
+from embedkit.providers.retry import RetryTable, ollama_policy, openai_compatible_policy
 from embedkit.testing.scripted_engine import ScriptedEngine
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def openai_lane(
-    engine: ScriptedEngine, *, capacity: int = 1, retry: QueuedRetryPolicy | None = None
+    engine: ScriptedEngine, *, capacity: int = 1, retry: RetryTable | None = None
 ) -> AsyncGenerator[Lane[Connection]]:
     provider = OpenAICompatibleProvider("here", engine.openai_url, "scripted")
     async with _opened(BudgetLane, provider, capacity, retry or openai_compatible_policy()) as lane:
@@ -35,7 +35,7 @@ async def openai_lane(
 
 @asynccontextmanager
 async def ollama_lane(
-    engine: ScriptedEngine, *, capacity: int = 1, retry: QueuedRetryPolicy | None = None
+    engine: ScriptedEngine, *, capacity: int = 1, retry: RetryTable | None = None
 ) -> AsyncGenerator[Lane[Connection]]:
     provider = OllamaProvider("here", engine.base_url, "scripted")
     async with _opened(CapacityLane, provider, capacity, retry or ollama_policy()) as lane:
@@ -50,7 +50,7 @@ async def embed(lane: Lane[Connection], texts: Sequence[str], **ticket: Any) -> 
 
 @asynccontextmanager
 async def _opened(
-    kind: type[Lane[Connection]], provider: HttpProvider, capacity: int, retry: QueuedRetryPolicy
+    kind: type[Lane[Connection]], provider: HttpProvider, capacity: int, retry: RetryTable
 ) -> AsyncGenerator[Lane[Connection]]:
     async with trio.open_nursery() as nursery:
         yield kind(

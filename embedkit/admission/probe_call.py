@@ -1,0 +1,93 @@
+"""One probe: a ticket of class ``probe`` through the provider's own lane, and what its outcome says of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import attrs
+
+from embedkit.admission.probe_rules import Finding
+from embedkit.errors import AdmissionError, DeadlineExceeded, ProviderError, ResponseInvalid
+
+if TYPE_CHECKING:
+    from embedkit.admission.lane import Lane
+    from embedkit.admission.ticket import Ticket
+    from embedkit.admission.unqueued import Unqueued
+
+    Vectors = Any  # (1, dimension) float32: numpy is not imported for its name
+
+C = TypeVar("C")
+
+
+@attrs.frozen(eq=False)
+class Target(Generic[C]):
+    """An engine that can be probed, and how.
+
+    Attributes:
+        provider: The provider's name; also its lane's, in the ledger.
+        engine: What names the engine in the shared file; see ``engine_key``.
+        lane: Where the probe is a ticket like any other; for a provider without a lane, the way to it.
+        call: Asks for the vectors of one short text.
+        prepare: Awaited before a call: whether one can be made at all. Gives the dimension that vectors must have, or
+            ``None`` where that is not known.
+        timeout: Seconds that a call of real work may take, or ``None``.
+    """
+
+    provider: str
+    engine: str
+    lane: Lane[C] | Unqueued[C]
+    call: Callable[[C], Awaitable[Vectors]]
+    prepare: Callable[[], Awaitable[int | None]]
+    timeout: float | None = None
+
+
+@attrs.frozen
+class Answer:
+    """What a probe came to.
+
+    Attributes:
+        learned: Whether it says anything about the engine; the queue's failure is not the engine's.
+        reason: The durable code of what failed, if something did.
+    """
+
+    learned: bool
+    reason: str | None = None
+
+    def finding(self) -> Finding:
+        """What is known now that it has been given."""
+        if not self.learned:
+            return Finding("unknown", self.reason)
+        return Finding("healthy" if self.reason is None else "degraded", self.reason, 0.0)
+
+
+async def ask(target: Target[C], ticket: Ticket, dimension: int | None) -> Answer:
+    """One call, and what it says. A bug is no answer: it escapes.
+
+    Cancellation:
+        As ``Lane.run``.
+    """
+
+    async def call(connection: C) -> None:
+        _check(await target.call(connection), dimension)
+
+    try:
+        await target.lane.run(call, ticket)
+    except ProviderError as error:
+        return Answer(True, error.durable_code)
+    except DeadlineExceeded as error:
+        return Answer(error.attribution == "provider", error.durable_code)
+    except AdmissionError as error:
+        return Answer(False, error.durable_code)
+    return Answer(True)
+
+
+def _check(vectors: Vectors, dimension: int | None) -> None:
+    """A vector that cannot be stored is no sign of health."""
+    import numpy as np
+
+    rows, width = np.shape(vectors)
+    if rows != 1 or not width or (dimension is not None and width != dimension):
+        raise ResponseInvalid(f"the probe got {rows} vectors of {width} dimensions, not 1 of {dimension or 'any'}")
+    if not np.isfinite(vectors).all():
+        raise ResponseInvalid("the probe got a vector with a number that is not finite")

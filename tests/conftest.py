@@ -1,0 +1,41 @@
+"""What every test shares: schedules that vary, and the long runs that have to be asked for.
+
+hypothesis is imported on purpose, also for the tests that do not use it: it makes trio shuffle the tasks of each
+step, so that all orders appear.
+"""
+
+from __future__ import annotations
+
+import random
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("embedkit", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("embedkit")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", action="store_true", help="run the long tests too: those that are marked soak")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "soak: takes minutes; runs with --soak only")
+    if config.getoption("--soak") and config.getoption("--hypothesis-seed") is None:
+        # A long run that finds something must be repeatable: its seed is chosen here, and stands in the header.
+        config.option.hypothesis_seed = str(random.randrange(2**32))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    seed = config.getoption("--hypothesis-seed")
+    return f"soak: {config.getoption('--soak')}, --hypothesis-seed={seed if seed is not None else 'not fixed'}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--soak"):
+        return
+    skip = pytest.mark.skip(reason="long: ask for it with --soak")
+    for item in items:
+        if "soak" in item.keywords:
+            item.add_marker(skip)

@@ -1,0 +1,123 @@
+"""Law 2, sharper: what the ledger says while a call outlives its caller, and how a slot ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from our_lanes import SETTLEMENTS, open_house
+from trio.testing import MockClock
+
+from embedkit import BudgetLane, CapacityLane, LaneClosed, Ledger, ProviderFailure, Ticket
+from embedkit.testing import Settlement, wait_until_in_flight, wait_until_queued
+from embedkit.testing.stage import answers, fails, hangs
+
+
+async def test_ac_9_slot_and_row_stay_open_until_the_provider_call_ends(autojump_clock: MockClock) -> None:
+    async with open_house("provider", autojump_clock) as house:
+        leaver = await house.stage.park("A", answers(60.0))
+        behind = await house.stage.park("B")
+        await trio.sleep(1.0)
+        leaver.around.cancel()
+        await leaver.back.wait()
+        assert leaver.back_at == 1.0
+        await wait_until_in_flight(house.lane, 1)
+        await wait_until_queued(house.lane, 1)
+        (row, _) = house.ledger.open_rows()
+        assert (row.outcome, row.settled_at) == ("in-flight", None)
+        assert row.attempts[0].ended_at is None
+        await behind.back.wait()
+        assert (row.outcome, row.settled_at, row.detached) == ("succeeded", 60.0, True)
+        assert row.code is None
+        assert behind.began_at == [60.0]
+
+
+async def test_an_abort_says_that_the_transport_was_closed_and_no_more(autojump_clock: MockClock) -> None:
+    async with open_house("queue", autojump_clock) as house:
+        leaver = await house.stage.park("A", answers(60.0, closing=0.5))
+        leaver.around.cancel()
+        await trio.sleep(1.0)
+        row = house.row()
+        assert (row.outcome, row.settled_at, row.detached) == ("aborted", 0.5, False)
+        assert row.code == "KB_VECTOR_EMBED_ABORTED"
+        assert [(attempt.code, attempt.ended_at) for attempt in row.attempts] == [("ABORTED", 0.5)]
+
+
+@pytest.mark.parametrize("settlement", SETTLEMENTS)
+async def test_a_bug_in_the_call_reaches_its_caller_and_the_lane_goes_on(
+    settlement: Settlement, autojump_clock: MockClock
+) -> None:
+    async with open_house(settlement, autojump_clock) as house:
+        first = await house.stage.park("A", fails(ZeroDivisionError("a bug")))
+        second = await house.stage.park("B")
+        await second.back.wait()
+        assert type(first.error) is ZeroDivisionError
+        assert second.value == "B"
+        assert house.row(0).code == "unknown"
+
+
+async def test_a_bug_in_a_detached_call_escapes_as_a_group(autojump_clock: MockClock) -> None:
+    """Nobody else is left to tell, and it is no failure of a provider."""
+    with pytest.RaisesGroup(pytest.RaisesExc(ZeroDivisionError, match="a bug"), flatten_subgroups=True):
+        async with open_house("provider", autojump_clock) as house:
+            leaver = await house.stage.park("A", fails(ZeroDivisionError("a bug")))
+            leaver.around.cancel()
+            await trio.sleep_forever()
+
+
+@pytest.mark.parametrize("settlement", SETTLEMENTS)
+async def test_a_slot_that_dies_leaves_nobody_parked(settlement: Settlement, autojump_clock: MockClock) -> None:
+    async with open_house(settlement, autojump_clock, capacity=2, max_queued=1) as house:
+        out = [await house.stage.park(name, hangs()) for name in "AB"]
+        queued = [await house.stage.park(name) for name in "CDE"]
+        house.stage.end_engine()
+        for caller in [*out, *queued]:
+            await caller.back.wait()
+            assert type(caller.error) is LaneClosed
+        assert house.endings == {"unsettled": 2, "shed": 3}
+        with pytest.raises(LaneClosed):
+            await house.lane.run(lambda _: trio.sleep(0), Ticket())
+        house.check_over()
+
+
+@pytest.mark.parametrize("kind", [CapacityLane, BudgetLane])
+async def test_a_connection_that_cannot_be_opened_closes_the_lane_and_escapes(
+    kind: type[CapacityLane[None]] | type[BudgetLane[None]],
+) -> None:
+    @asynccontextmanager
+    async def connect() -> AsyncGenerator[None]:
+        await trio.lowlevel.checkpoint()
+        raise OSError("no way there")
+        yield
+
+    ledger = Ledger()
+    with pytest.RaisesGroup(pytest.RaisesExc(OSError, match="no way there")):
+        async with trio.open_nursery() as engine:
+            lane = kind("here", nursery=engine, connect=connect, capacity=1, ledger=ledger)
+            with pytest.raises(LaneClosed) as raised, trio.CancelScope(shield=True):
+                await lane.run(lambda _: trio.sleep(0), Ticket())
+            assert isinstance(raised.value.__cause__, OSError)
+    assert [row.outcome for row in ledger.settled_rows()] == ["shed"]
+
+
+async def test_detached_calls_are_waited_for_by_drained(autojump_clock: MockClock) -> None:
+    async with open_house("provider", autojump_clock) as house:
+        leaver = await house.stage.park("A", answers(7.0))
+        leaver.around.cancel()
+        house.lane.close()
+        await house.lane.drained()
+        assert trio.current_time() == 7.0
+        assert house.endings == {"succeeded": 1}
+
+
+async def test_a_failure_of_a_detached_call_is_no_bug(autojump_clock: MockClock) -> None:
+    async with open_house("provider", autojump_clock) as house:
+        leaver = await house.stage.park("A", fails(ProviderFailure("no")))
+        leaver.around.cancel()
+        await trio.sleep(2.0)
+        assert (house.row().outcome, house.row().code) == ("failed", "KB_VECTOR_EMBED_PROVIDER_FAILED")
+        behind = await house.stage.park("B")
+        await behind.back.wait()
+        assert behind.value == "B"

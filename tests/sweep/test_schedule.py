@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embedkit.sweep.schedule import JITTER_SHARE, backoff, is_due, jitter
+
+NAMES = st.text(max_size=8)
+
+
+@pytest.mark.parametrize(("due_at", "due"), [(None, True), (99.0, True), (100.0, True), (100.1, False)])
+def test_what_is_due(due_at: float | None, due: bool) -> None:
+    assert is_due(due_at, 100.0) == due
+
+
+@given(NAMES, NAMES, st.floats(0.0, 1e6))
+def test_jitter_is_always_the_same_for_a_repository_and_at_most_a_fifth(
+    tenant: str, repository: str, base: float
+) -> None:
+    drawn = jitter(tenant, repository, base)
+    assert drawn == jitter(tenant, repository, base)
+    assert 0.0 <= drawn <= JITTER_SHARE * base
+
+
+def test_jitter_spreads_repositories() -> None:
+    drawn = [jitter("acme", f"repository-{number}", 1800.0) for number in range(200)]
+    assert len(set(drawn)) == 200
+    assert min(drawn) < 36.0
+    assert max(drawn) > 324.0
+
+
+@pytest.mark.parametrize(
+    ("streak", "seconds"), [(0, 1800.0), (1, 3600.0), (2, 7200.0), (3, 7200.0), (63, 7200.0), (10**6, 7200.0)]
+)
+def test_backoff_doubles_up_to_its_cap(streak: int, seconds: float) -> None:
+    assert backoff(1800.0, 0.0, streak, 7200.0) == seconds
+
+
+@given(st.floats(0.001, 1e6), st.floats(0.0, 1e5), st.integers(0, 5000), st.floats(0.001, 1e7))
+def test_backoff_is_never_over_its_cap_and_never_shrinks(base: float, extra: float, streak: int, cap: float) -> None:
+    assert backoff(base, extra, streak, cap) <= backoff(base, extra, streak + 1, cap) <= cap
