@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import trio
 
 from embedkit.engine import Engine, open_engine
 from embedkit.providers.identity import Identity
@@ -95,6 +96,12 @@ def vectors_of(texts: Sequence[str], dimension: int = 8) -> Vectors:
     digests = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
     rows = [np.frombuffer(digest * (dimension // 32 + 1), np.uint8)[:dimension] for digest in digests]
     return np.asarray(rows, dtype=np.float32).reshape(len(texts), dimension) - 127.5
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what has no event of its own."""
+    while not condition():
+        await trio.lowlevel.checkpoint()
 
 
 def settings_of(store: Path, *, batch: int = 2, capacity: int = 1, **sweep: Any) -> Settings:

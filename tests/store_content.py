@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import attrs
 
 _CHUNKS = """
-    SELECT t.name, r.name, d.path, d.content_hash, c.ordinal, c.start_line, c.end_line, c.scope, c.text, v.hash, v.vector
+    SELECT t.name, r.name, d.path, d.content_hash, c.ordinal, c.start_line, c.end_line, c.scope, c.text, v.hash,
+           v.vector
     FROM chunks c JOIN documents d ON d.id = c.document_id JOIN repositories r ON r.id = d.repository_id
     JOIN tenants t ON t.id = r.tenant_id JOIN vectors v ON v.id = c.vector_id AND v.tenant_id = c.tenant_id
     WHERE c.repository_id = r.id AND c.tenant_id = t.id
@@ -24,13 +26,17 @@ _VECTORS = "SELECT t.name, v.hash, v.vector FROM vectors v JOIN tenants t ON t.i
 _UNUSED = "SELECT count(*) FROM vectors v WHERE NOT EXISTS (SELECT 1 FROM chunks c WHERE c.vector_id = v.id)"
 
 
+def _count(rows: Sequence[object]) -> str:
+    return f"<{len(rows)}>"
+
+
 @attrs.frozen
 class Content:
     """Rows by content; ``unused`` counts vectors that no chunk points at."""
 
-    documents: list[tuple[Any, ...]] = attrs.field(repr=len)
-    chunks: list[tuple[Any, ...]] = attrs.field(repr=len)
-    vectors: list[tuple[Any, ...]] = attrs.field(repr=len)
+    documents: list[tuple[Any, ...]] = attrs.field(repr=_count)
+    chunks: list[tuple[Any, ...]] = attrs.field(repr=_count)
+    vectors: list[tuple[Any, ...]] = attrs.field(repr=_count)
     unused: int
 
 

@@ -41,12 +41,16 @@ async def test_row_i_is_for_text_i(store: Path) -> None:
     assert [call.texts for call in provider.calls] == [("one", "two", "one")]
 
 
+async def raised_in(store: Path, error: Exception) -> None:
+    async with opened(store) as engine:
+        await engine.embed(["one"])
+        raise error
+
+
 async def test_what_the_block_raises_comes_out_as_it_is(store: Path) -> None:
     for error in (ValueError("mine"), ConnectionRefused("nobody"), ExceptionGroup("mine", [ValueError()])):
         with pytest.raises(type(error)) as raised:
-            async with opened(store) as engine:
-                await engine.embed(["one"])
-                raise error
+            await raised_in(store, error)
         assert raised.value is error
 
 
@@ -175,7 +179,7 @@ async def test_the_knowledge_base_is_opened_once_and_not_made_unless_it_may_be(s
     async with opened(store) as engine:
         with pytest.raises(UsageError, match="no store at"):
             await engine.knowledge(create=False)
-        assert not store.exists()
+        assert not await trio.Path(store).exists()
         found = []
 
         async def ask() -> None:
@@ -188,11 +192,11 @@ async def test_the_knowledge_base_is_opened_once_and_not_made_unless_it_may_be(s
 
 
 async def test_a_knowledge_base_that_cannot_be_opened_is_named_and_may_be_mended(store: Path) -> None:
-    store.write_bytes(b"no database" * 500)
+    await trio.Path(store).write_bytes(b"no database" * 500)
     async with opened(store) as engine:
         with pytest.raises(StoreUnreadable, match=str(store)):
             await engine.knowledge()
-        store.unlink()
+        await trio.Path(store).unlink()
         await engine.knowledge()
 
 

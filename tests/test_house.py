@@ -120,9 +120,7 @@ def acting(module: Module) -> list[str]:
     if not module.is_pure:
         return []
     return [
-        f"{module.place} imports {name}"
-        for name in module.imports(at_run_time=True)
-        if name.split(".")[0] in IMPURE
+        f"{module.place} imports {name}" for name in module.imports(at_run_time=True) if name.split(".")[0] in IMPURE
     ]
 
 

@@ -8,7 +8,17 @@ from pathlib import Path
 import embedkit
 
 # Come in with their first use, not with `import embedkit`.
-HEAVY = ("numpy", "sqlite3", "tokenizers", "safetensors", "wordllama", "pathspec", "dulwich", "watchfiles", "tree_sitter")
+HEAVY = (
+    "numpy",
+    "sqlite3",
+    "tokenizers",
+    "safetensors",
+    "wordllama",
+    "pathspec",
+    "dulwich",
+    "watchfiles",
+    "tree_sitter",
+)
 HEAVY_OF_THE_LIBRARY = ("tomllib", "argparse")
 
 
@@ -42,7 +52,9 @@ def test_every_error_that_can_come_out_is_public() -> None:
 def test_an_import_is_light() -> None:
     code = "import sys, embedkit; print(*sorted(sys.modules))"
     root = str(Path(embedkit.__file__).parents[1])
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, timeout=60
+    )
     loaded = set(done.stdout.split())
     assert "embedkit" in loaded
     assert not loaded.intersection(HEAVY)

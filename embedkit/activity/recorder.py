@@ -74,7 +74,8 @@ class Listener(Protocol):
     """Somebody who wants to know of each change to a row: a file, a metric, a trace.
 
     Called synchronously on the trio thread, between two steps of a lane: it reads what it needs and returns.
-    It neither keeps nor changes the row. What it raises is contained.
+    It neither keeps nor changes the row, and cancels nobody: a lane is in the middle of a step. What it raises is
+    contained.
     """
 
     def changed(self, row: TicketRow) -> None:

@@ -6,6 +6,7 @@ relied on. Nothing here tells anybody of an intermediate failure.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from typing import Protocol
@@ -18,6 +19,8 @@ from embedkit.activity.recorder import Recorder
 from embedkit.admission.slot import Result
 from embedkit.admission.ticket import Ticket
 from embedkit.errors import EmbedkitError, ProviderError, ProviderTimeout
+
+logger = logging.getLogger("embedkit.admission")
 
 
 class Retry(Protocol):
@@ -102,12 +105,22 @@ async def _attempt(ticket: Ticket, connection: object, limit: _Limit, ledger: Re
     status: int | None = None
     try:
         result = await ticket.slot.attempt(ticket.call, connection, started + limit.seconds)
-        if result is None and not ticket.aborted:
+        if ticket.aborted:
+            result = _after_abort(result)
+        elif result is None:
             result = outcome.Error(_timeout(limit))
         if result is not None:
             code, status = _words(result)
     finally:
         ledger.attempt_ended(attempt, trio.current_time(), code=code, status=status)
+    return result
+
+
+def _after_abort(result: Result | None) -> Result | None:
+    """What an attempt came to that was told to end: nothing, where it broke only while its transport was closed."""
+    if type(result) is outcome.Error and not isinstance(result.error, EmbedkitError):
+        logger.warning("a call that was aborted raised %s while it ended", type(result.error).__name__)
+        return None
     return result
 
 

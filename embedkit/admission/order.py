@@ -64,6 +64,9 @@ class Order(Generic[T]):
         self._interactive: Queue[T] = OrderedDict()
         self._probes: Queue[T] = OrderedDict()
         self._tenants: OrderedDict[str | None, _Tenant[T]] = OrderedDict()
+        # Whose turn of the round robin it is. A turn begins, and is paid for, when a tenant becomes first in the ring,
+        # however it does: one that only moved up because another ran out of tickets must not be sent to the end unpaid.
+        self._turn: _Tenant[T] | None = None
         self._quantum = 1
         self._head: T | None = None
         self._head_since = 0.0
@@ -164,13 +167,16 @@ class Order(Generic[T]):
         self._head = None
         while self._tenants:
             name, tenant = next(iter(self._tenants.items()))
+            if tenant is not self._turn:
+                self._turn = tenant
+                tenant.deficit += self._quantum
             ticket = _first(tenant.queue)
             assert ticket is not None
             if tenant.deficit >= ticket.weight:
                 self._head = ticket
                 return
             self._tenants.move_to_end(name)
-            next(iter(self._tenants.values())).deficit += self._quantum
+            self._turn = None
 
     def _remove_batch(self, ticket: T) -> None:
         tenant = self._tenants[ticket.tenant]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
+from embedkit.knowledge import fences
 from embedkit.knowledge.model import Chunk
 from embedkit.knowledge.source import Sighting
 from embedkit.knowledge.words import index_words
@@ -79,14 +80,16 @@ def stage(connection: sqlite3.Connection, tenant_id: int, vectors: Mapping[bytes
 def switch(
     connection: sqlite3.Connection, tenant_id: int, repository_id: int, documents: Sequence[PreparedDocument]
 ) -> tuple[int, list[PreparedDocument]]:
-    """Serve the new chunks of ``documents`` instead of the old ones.
+    """Serve the new chunks of ``documents`` instead of the old ones. A chunk that is fenced is left out, and counted.
 
     Returns:
         How many old chunks were removed, and the documents that could not switch since a vector has vanished meanwhile
         (another sweep removed the last chunk that pointed at it): those must get it again.
     """
-    ids = known(connection, tenant_id, {part.hash for document in documents for part in document.chunks})
-    ready = [document for document in documents if all(part.hash in ids for part in document.chunks)]
+    hashes = {part.hash for document in documents for part in document.chunks}
+    ids = known(connection, tenant_id, hashes)
+    settled = ids.keys() | fences.fenced(connection, tenant_id, hashes - ids.keys())
+    ready = [document for document in documents if all(part.hash in settled for part in document.chunks)]
     # The new chunks are in place before old vectors are let go, so that what both hold is kept.
     old = _document_ids(connection, repository_id, [document.path for document in ready])
     freed, removed = _remove_chunks(connection, tenant_id, old)
@@ -170,12 +173,13 @@ def _insert(
     document: PreparedDocument,
     ids: Mapping[bytes, int],
 ) -> None:
+    parts = [part for part in document.chunks if part.hash in ids]
     document_id = connection.execute(
-        "INSERT INTO documents (repository_id, path, content_hash, generation) VALUES (?, ?, ?, ?)",
-        (repository_id, document.path, document.content_hash, document.generation),
+        "INSERT INTO documents (repository_id, path, content_hash, generation, fenced) VALUES (?, ?, ?, ?, ?)",
+        (repository_id, document.path, document.content_hash, document.generation, len(document.chunks) - len(parts)),
     ).lastrowid
     # Numbers are given here, by the only writer, so that both tables take all rows in one statement each.
-    numbered = list(enumerate(document.chunks, start=_last_chunk_id(connection) + 1))
+    numbered = list(enumerate(parts, start=_last_chunk_id(connection) + 1))
     connection.executemany(
         """
         INSERT INTO chunks (id, tenant_id, repository_id, document_id, ordinal, start_line, end_line, scope, text,

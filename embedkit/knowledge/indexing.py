@@ -5,13 +5,14 @@ Buyers, as many as keep the lane's slots and its queue filled, take a batch each
 keeps its vectors and switches every document that they complete. Between the two nothing can be cancelled, so that
 what was bought is kept.
 
-The first failure ends the feeding: nothing more is offered. Tickets that are out go on, and what they bring is kept.
+The first failure ends the feeding: nothing more is offered. Tickets that are out go on, and what they bring is kept. A
+refusal of a batch's content is no failure yet: see ``bisecting``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -21,7 +22,8 @@ import attrs
 import trio
 
 from embedkit.activity.clocks import ZERO, Clocks
-from embedkit.errors import EmbedkitError, StoreLocked
+from embedkit.errors import ContentRefused, EmbedkitError, StoreLocked
+from embedkit.knowledge.bisecting import Bisection
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
 from embedkit.knowledge.documents import PreparedDocument
 from embedkit.knowledge.preparing import Portion, portions, prepare
@@ -163,6 +165,8 @@ class Indexing:
         self._waiting: dict[bytes, list[_Open]] = {}
         # Inputs bought in this round: what a look-up that began before they were kept does not know of.
         self._bought: set[bytes] = set()
+        # Inputs that are not to be offered: the engine refuses them for what they are.
+        self._fenced: set[bytes] = set()
         self._vanished: set[str] = set()
 
     async def run(self, snapshot: Snapshot) -> None:
@@ -226,20 +230,21 @@ class Indexing:
     ) -> None:
         async with ahead:
             for entries in portions(wanted):
-                work = partial(prepare, snapshot, entries, self._limits)
+                work = partial(prepare, snapshot, entries, self._limits, check=trio.from_thread.check_cancelled)
                 await ahead.send(await trio.to_thread.run_sync(work))
 
     async def _admit(self, portion: Portion) -> dict[bytes, str]:
         """Switch what needs no purchase, and return the inputs that nobody has or is buying yet."""
         known = await self._store.known(self._record.tenant_id, portion.inputs)
         known |= self._bought.intersection(portion.inputs)
+        self._fenced |= await self._store.fenced(self._record.tenant_id, portion.inputs)
         ready: list[PreparedDocument] = []
         wanted: dict[bytes, str] = {}
         self.work.skipped["unreadable"] += len(portion.unreadable)
         self.work.documents -= len(portion.unreadable)
         for document in portion.documents:
             hashes = {part.hash for part in document.chunks}
-            missing = hashes - known
+            missing = hashes - known - self._fenced
             before = len(wanted)
             waiter = _Open(document, missing)
             for hash_ in dict.fromkeys(part.hash for part in document.chunks if part.hash in missing):
@@ -247,7 +252,8 @@ class Indexing:
                     wanted[hash_] = portion.inputs[hash_]
                 self._waiting.setdefault(hash_, []).append(waiter)
             # All but those that are bought for this document: known before, or the same as another chunk of this run.
-            self.work.reused += len(document.chunks) - (len(wanted) - before)
+            left_out = sum(1 for part in document.chunks if part.hash in self._fenced)
+            self.work.reused += len(document.chunks) - left_out - (len(wanted) - before)
             if not missing:
                 ready.append(document)
         if ready:
@@ -269,9 +275,17 @@ class Indexing:
             if self.work.failures:
                 return
             with self._containing():
-                purchase = await self._buy([text for _, text in batch])
-                with trio.CancelScope(shield=True):  # bought is kept, whoever cancels
-                    await self._keep([hash_ for hash_, _ in batch], purchase)
+                await self._buy_batch(batch)
+
+    async def _buy_batch(self, batch: Sequence[tuple[bytes, str]]) -> None:
+        try:
+            purchase = await self._buy([text for _, text in batch])
+        except ContentRefused as refused:
+            at_fault = await Bisection(self._buy, self).run(batch, refused)
+            if at_fault:
+                await self._fence({hash_: error.durable_code for hash_, error in at_fault})
+            return
+        await self.keep([hash_ for hash_, _ in batch], purchase)
 
     @contextmanager
     def _containing(self) -> Iterator[None]:
@@ -279,17 +293,36 @@ class Indexing:
         try:
             yield
         except EmbedkitError as error:
-            self.work.clocks += error.clocks or ZERO
-            self.work.provider_calls += error.attempts
+            self.spend(error)
             self.work.failures.append(error)
             self._feeding.cancel()
 
-    async def _keep(self, hashes: Sequence[bytes], purchase: Purchase) -> None:
-        self.work.embedded += len(hashes)
-        self.work.clocks += purchase.clocks
-        self.work.provider_calls += purchase.attempts
-        ready = self._arrived(hashes)
-        await self._commit(dict(zip(hashes, _unit_rows(purchase.vectors), strict=True)), ready)
+    async def keep(self, hashes: Sequence[bytes], purchase: Purchase) -> None:
+        """Store what was bought, with the documents that it completes.
+
+        Cancellation:
+            Shielded: bought is kept, whoever cancels.
+        """
+        with trio.CancelScope(shield=True):
+            self.work.embedded += len(hashes)
+            self.spend(purchase)
+            ready = self._arrived(hashes)
+            await self._commit(dict(zip(hashes, _unit_rows(purchase.vectors), strict=True)), ready)
+
+    def spend(self, spent: Purchase | EmbedkitError) -> None:
+        """Account for a call."""
+        self.work.clocks += spent.clocks or ZERO
+        self.work.provider_calls += spent.attempts
+
+    def is_over(self) -> bool:
+        """Whether nothing more is to be offered, since something failed."""
+        return bool(self.work.failures)
+
+    async def _fence(self, refused: Mapping[bytes, str]) -> None:
+        with trio.CancelScope(shield=True):
+            self._fenced.update(refused)
+            ready = self._arrived(list(refused))
+            await self._write(partial(self._store.fence, self._record, self._lease, refused, ready), ready)
 
     def _arrived(self, hashes: Sequence[bytes]) -> list[PreparedDocument]:
         """The documents that these vectors complete."""
@@ -303,10 +336,17 @@ class Indexing:
         return ready
 
     async def _commit(self, vectors: Mapping[bytes, bytes], ready: Sequence[PreparedDocument]) -> None:
+        await self._write(partial(self._store.commit, self._record, self._lease, vectors, ready), ready)
+
+    async def _write(
+        self,
+        transaction: Callable[[], Awaitable[tuple[int, list[PreparedDocument]]]],
+        ready: Sequence[PreparedDocument],
+    ) -> None:
         """One transaction. A locked database is tried again with the vectors in hand: they are never bought again."""
         for attempt in range(1, _WRITE_TRIES + 1):
             try:
-                deleted, vanished = await self._store.commit(self._record, self._lease, vectors, ready)
+                deleted, vanished = await transaction()
                 break
             except StoreLocked:
                 if attempt == _WRITE_TRIES:

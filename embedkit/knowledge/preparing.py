@@ -6,7 +6,7 @@ index.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
@@ -42,12 +42,22 @@ def portions(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
         yield entries[start : start + _PORTION]
 
 
-def prepare(snapshot: Snapshot, entries: Sequence[Entry], limits: ChunkLimits) -> Portion:
-    """Read, cut, hash and take the words of ``entries``."""
+def prepare(
+    snapshot: Snapshot, entries: Sequence[Entry], limits: ChunkLimits, *, check: Callable[[], object]
+) -> Portion:
+    """Read, cut, hash and take the words of ``entries``.
+
+    Args:
+        snapshot: Where they stand.
+        entries: Some of it.
+        limits: How large chunks are.
+        check: Called before each; may raise, which ends the preparing. A portion of large files takes seconds.
+    """
     documents: list[PreparedDocument] = []
     inputs: dict[bytes, str] = {}
     unreadable: list[str] = []
     for entry in entries:
+        check()
         try:
             document = snapshot.read(entry)
         except SourceError:

@@ -76,4 +76,14 @@ STEPS = (
         tenant, path, symbol, body, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
     );
     """,
+    """
+    CREATE TABLE fences (
+        tenant_id INTEGER NOT NULL REFERENCES tenants (id),
+        hash BLOB NOT NULL,
+        generation TEXT NOT NULL,  -- of the embedding: its space, and the chunking
+        code TEXT NOT NULL, at REAL NOT NULL,
+        PRIMARY KEY (tenant_id, hash)
+    ) WITHOUT ROWID;
+    ALTER TABLE documents ADD COLUMN fenced INTEGER NOT NULL DEFAULT 0;  -- chunks that are left out by fences
+    """,
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from embedkit.activity.process import this_process
 from embedkit.errors import SpaceMismatch
-from embedkit.knowledge import documents, leases, matrix, repositories, schema, search
+from embedkit.knowledge import documents, fences, leases, matrix, repositories, schema, search
 from embedkit.knowledge.model import Space
 
 if TYPE_CHECKING:
@@ -83,10 +83,20 @@ class Store(Protocol):
         """Which inputs the tenant has vectors for."""
         ...
 
+    async def fenced(self, tenant_id: int, hashes: Iterable[bytes]) -> set[bytes]:
+        """Which inputs of the tenant are not to be offered, in this embedding generation."""
+        ...
+
     async def commit(
         self, record: RepositoryRecord, lease: Lease, vectors: Mapping[bytes, bytes], ready: Sequence[PreparedDocument]
     ) -> tuple[int, list[PreparedDocument]]:
         """Keep vectors and switch documents, in one transaction; see ``documents.switch`` for what it returns."""
+        ...
+
+    async def fence(
+        self, record: RepositoryRecord, lease: Lease, refused: Mapping[bytes, str], ready: Sequence[PreparedDocument]
+    ) -> tuple[int, list[PreparedDocument]]:
+        """Fence inputs, each with its durable code, and switch documents, in one transaction; as ``commit``."""
         ...
 
     async def remove(self, record: RepositoryRecord, lease: Lease, paths: Sequence[str]) -> int:
@@ -99,6 +109,10 @@ class Store(Protocol):
 
     async def count(self, record: RepositoryRecord) -> tuple[int, int]:
         """Documents and chunks of the repository."""
+        ...
+
+    async def count_fenced(self, record: RepositoryRecord) -> int:
+        """Chunks of the repository's stored documents that fences leave out."""
         ...
 
 
@@ -212,6 +226,29 @@ class SqliteStore:
         """
         return set(await self._database.read(lambda connection: documents.known(connection, tenant_id, hashes)))
 
+    async def fenced(self, tenant_id: int, hashes: Iterable[bytes]) -> set[bytes]:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was changed.
+        """
+        return await self._database.read(lambda connection: fences.fenced(connection, tenant_id, hashes))
+
+    async def fence(
+        self, record: RepositoryRecord, lease: Lease, refused: Mapping[bytes, str], ready: Sequence[PreparedDocument]
+    ) -> tuple[int, list[PreparedDocument]]:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was written, unless it returned.
+        """
+
+        def work(connection: sqlite3.Connection) -> tuple[int, list[PreparedDocument]]:
+            fences.add(connection, record.tenant_id, refused)
+            return documents.switch(connection, record.tenant_id, record.id, ready) if ready else (0, [])
+
+        return await self._write_under(lease, work)
+
     async def commit(
         self, record: RepositoryRecord, lease: Lease, vectors: Mapping[bytes, bytes], ready: Sequence[PreparedDocument]
     ) -> tuple[int, list[PreparedDocument]]:
@@ -259,6 +296,14 @@ class SqliteStore:
             Nothing was changed.
         """
         return await self._database.read(lambda connection: documents.count(connection, record.id))
+
+    async def count_fenced(self, record: RepositoryRecord) -> int:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was changed.
+        """
+        return await self._database.read(lambda connection: fences.count(connection, record.id))
 
     async def nearest(
         self, tenant: str, query: NDArray[np.float32], count: int, repository: str | None = None

@@ -37,6 +37,8 @@ def _lines(report: RepositoryReport) -> list[str]:
         f"{name}: {report.outcome}; {_count(report.documents, 'document')}, {_count(report.chunks, 'chunk')}; "
         f"{', '.join(did)}, {_count(report.provider_calls, 'call')} in {_time(report.elapsed)}{rate}"
     ]
+    if report.fenced:
+        lines.append(f"  fenced: {_count(report.fenced, 'chunk')} that the engine refuses; the rest is stored")
     skipped = [f"{count:,} {reason}" for reason, count in sorted(report.skipped.items()) if count]
     if skipped:
         lines.append(f"  left out: {', '.join(skipped)}")

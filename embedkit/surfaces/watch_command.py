@@ -88,7 +88,7 @@ async def _tell_changes(
     watch: Watch, roots: Sequence[Path], store: Path, send: trio.MemorySendChannel[set[Path]]
 ) -> None:
     # The store's own files, its log and index among them: their names begin with its.
-    own = str(store.resolve())
+    own = str(await trio.Path(store).resolve())
 
     def may_be_indexed(change: object, path: str) -> bool:
         place = Path(path)

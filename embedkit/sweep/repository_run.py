@@ -188,7 +188,7 @@ class RepositoryRun:
             return self._report(record, outcome, error or raised)
         report = self._report(after, outcome, error)
         _, chunks = await self._sweep.store.count(after)
-        return attrs.evolve(report, chunks=chunks)
+        return attrs.evolve(report, chunks=chunks, fenced=await self._sweep.store.count_fenced(after))
 
     def _after(
         self, record: RepositoryRecord, outcome: Outcome, error: EmbedkitError | None, revision: str | None
@@ -224,7 +224,8 @@ class RepositoryRun:
     ) -> RepositoryReport:
         """The report of a repository that is as it was."""
         documents, chunks = await self._sweep.store.count(record)
-        return attrs.evolve(self._report(record, outcome, error), documents=documents, chunks=chunks)
+        fenced = await self._sweep.store.count_fenced(record)
+        return attrs.evolve(self._report(record, outcome, error), documents=documents, chunks=chunks, fenced=fenced)
 
     def _report(self, record: RepositoryRecord, outcome: Outcome, error: EmbedkitError | None) -> RepositoryReport:
         due = record.next_due_at

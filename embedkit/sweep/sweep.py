@@ -66,7 +66,8 @@ class Sweep:
 
         Raises:
             UsageError: A key that is unset, a model that the engine does not have, or a store of another embedding
-                space; no repository's record was changed. A repository's own trouble (a path that is missing) is its outcome.
+                space; no repository's record was changed. A repository's own trouble (a path that is missing) is its
+                outcome.
 
         Cancellation:
             What was stored stays; ``report`` tells how far it came.

@@ -11,6 +11,7 @@ from embedkit.testing.engine_memory import MemoryEngine, open_memory_engine
 from embedkit.testing.engine_rules import Behaviour, Rule
 from embedkit.testing.lane_contract import LaneContract
 from embedkit.testing.lane_under_test import LaneUnderTest, MakeLane, Settlement
+from embedkit.testing.provider_contract import ProviderContract
 from embedkit.testing.schedules import seed_schedule
 from embedkit.testing.scripted_engine import ScriptedEngine, open_scripted_engine
 from embedkit.testing.trace import LawBroken
@@ -24,6 +25,7 @@ __all__ = [
     "LawReport",
     "MakeLane",
     "MemoryEngine",
+    "ProviderContract",
     "Rule",
     "ScriptedEngine",
     "Settlement",

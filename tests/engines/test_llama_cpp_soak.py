@@ -1,4 +1,4 @@
-"""The standard library of Python through a real llama.cpp server, which is killed and started again on the way."""
+"""A good part of Python's standard library through a real llama.cpp server, which is killed and started again on the way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,20 @@ from trees import Command, embedkit, write_settings
 
 pytestmark = pytest.mark.soak
 
-KILLED_AT = (500, 3_000, 9_000)
+KILLED_AT = (200, 1_000, 2_500)
+# Some 250 files, 4,000 chunks: each character is a token to the tiny model, so the whole library would take an hour.
+PACKAGES = (
+    "asyncio",
+    "concurrent",
+    "ctypes",
+    "email",
+    "http",
+    "importlib",
+    "json",
+    "logging",
+    "multiprocessing",
+    "xml",
+)
 
 
 def vectors_in(store: Path) -> int:
@@ -48,11 +61,9 @@ async def sync_killing(server: LlamaServer, folder: Path, count: int) -> Command
 
 async def test_a_large_tree_survives_a_server_that_is_killed_three_times(tmp_path: Path, llama: LlamaServer) -> None:
     tree = tmp_path / "tree"
-    shutil.copytree(
-        sysconfig.get_path("stdlib"),
-        tree,
-        ignore=shutil.ignore_patterns("site-packages", "test", "__pycache__", "*.so"),
-    )
+    for package in PACKAGES:
+        source = Path(sysconfig.get_path("stdlib"), package)
+        shutil.copytree(source, tree / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     write_settings(tmp_path, llama)
     bought = 0
     for count in KILLED_AT:
@@ -67,6 +78,6 @@ async def test_a_large_tree_survives_a_server_that_is_killed_three_times(tmp_pat
     whole = embedkit(tmp_path, "sync", "--all", "--json")
     assert (whole.code, whole.repository["outcome"], whole.repository["outstanding"]) == (0, "complete", 0)
     assert bought + whole.repository["embedded"] == vectors_in(tmp_path / "knowledge.sqlite3")  # nothing bought twice
-    assert whole.repository["documents"] > 500
+    assert whole.repository["documents"] > 150
     found = embedkit(tmp_path, "search", "class JSONDecoder", "--json")
     assert found.document["hits"][0]["path"] == "json/decoder.py"

@@ -21,6 +21,7 @@ from embedkit.knowledge.documents import PreparedDocument
 from embedkit.knowledge.folder import FolderSource
 from embedkit.knowledge.indexing import Indexing, Width, Work
 from embedkit.knowledge.leases import Lease
+from embedkit.knowledge.preparing import prepare
 from embedkit.knowledge.repositories import RepositoryRecord
 from embedkit.knowledge.source import Snapshot
 from embedkit.knowledge.store import SqliteStore
@@ -29,7 +30,7 @@ from embedkit.knowledge.store import SqliteStore
 @attrs.frozen
 class Bought:
     vectors: Any
-    clocks: Clocks = Clocks(1.0, 2.0, 4.0)
+    clocks: Clocks = attrs.field(factory=lambda: Clocks(1.0, 2.0, 4.0))
     attempts: int = 1
 
 
@@ -165,7 +166,7 @@ async def test_everything_is_bought_once_and_stored(tmp_path: Path) -> None:
 async def test_no_more_tickets_are_out_than_the_width_says_and_that_many_are(tmp_path: Path) -> None:
     async with bench(tmp_path, numbered(20)) as at:
         for tickets in (1, 3):
-            shop = Shop(lambda number, texts: trio.sleep(0))
+            shop = Shop()
             await at.index(shop, batch=1, tickets=tickets)
             assert shop.most_open <= tickets
             at.record = await at.store.repository("a", f"again{tickets}")
@@ -346,7 +347,7 @@ async def test_the_first_failure_ends_the_offering_and_what_is_out_is_kept(tmp_p
         assert [type(error) for error in work.failures] == [ConnectionRefused]
         assert len(shop.batches) <= 4
         kept = {row[8] for row in content_of(at.path).chunks}
-        assert kept == {text for text in shop.sold}
+        assert kept == set(shop.sold)
         assert work.embedded == len(shop.sold) == 2 * (len(shop.batches) - 1)
         assert work.outstanding == 20 - work.embedded
 
@@ -473,6 +474,23 @@ async def test_a_file_that_changes_under_the_snapshot_is_counted_and_its_old_ver
         assert at.stored()["file001.txt"].strip() == "text number 1"
         await at.index(Shop())
         assert at.stored()["file001.txt"].strip() == "third"
+
+
+async def test_preparing_stops_between_two_documents(tmp_path: Path) -> None:
+    """A portion of large files takes seconds, and a Ctrl-C is not to wait for all of them."""
+    looks = 0
+
+    def check() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            raise KeyboardInterrupt
+
+    async with bench(tmp_path, numbered(5)) as at:
+        snapshot = at.look()
+        with pytest.raises(KeyboardInterrupt):
+            prepare(snapshot, snapshot.entries, ChunkLimits(), check=check)
+    assert looks == 3
 
 
 async def test_an_empty_repository_and_one_of_empty_files(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -93,7 +94,7 @@ async def test_who_lost_the_lease_commits_nothing_and_does_not_give_the_new_one_
     ],
     ids=["pid-reused", "before-the-boot", "no-such-process", "another-host"],
 )
-async def test_a_dead_holder_is_no_holder(path: Path, changed: dict[str, object], dead: bool) -> None:
+async def test_a_dead_holder_is_no_holder(path: Path, changed: dict[str, Any], dead: bool) -> None:
     await made(path)
     await take(path, attrs.evolve(this_process(), **changed), now=1000.0)
     if dead:
@@ -104,7 +105,7 @@ async def test_a_dead_holder_is_no_holder(path: Path, changed: dict[str, object]
 
 
 async def test_the_lease_of_a_killed_process_is_free_at_once(path: Path) -> None:
-    holder = subprocess.Popen(
+    holder = subprocess.Popen(  # noqa: ASYNC220  # nothing else happens here meanwhile
         [sys.executable, "-c", HOLDS_A_LEASE, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     with holder:

@@ -24,7 +24,7 @@ async def texts_found(path: Path, tenant: str, query: str, mode: Mode, k: int = 
         return [(hit.tenant, hit.text) for hit in await engine.search(query, tenant=tenant, k=k, mode=mode)]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(UTF8, min_size=1, max_size=4), st.lists(UTF8, min_size=1, max_size=4), st.lists(LINES, max_size=4))
 @example(["apple"], ["pear"], ['tenant : t1 OR "', "t1", "t2", 't1" OR "t2', "* NOT apple", "\udcff", "apple\0pear"])
 def test_no_tenant_sees_another_ones_text(

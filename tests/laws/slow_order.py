@@ -24,6 +24,7 @@ class SlowOrder:
         self.passed = 0
         self.ring: list[str | None] = []
         self.credit: dict[str | None, int] = {}
+        self.visited = False
         self.quantum = 1
 
     def __len__(self) -> int:
@@ -50,6 +51,8 @@ class SlowOrder:
     def remove(self, ticket: Waiting, now: float) -> None:
         self.waiting.remove(ticket)
         if ticket.priority == "batch" and self.first("batch", ticket.tenant) is None:
+            if ticket.tenant == self.ring[0]:
+                self.visited = False
             self.ring.remove(ticket.tenant)
             del self.credit[ticket.tenant]
         if ticket is self.head:
@@ -65,13 +68,18 @@ class SlowOrder:
             self.first_probe, self.probe_since, self.passed = probe, now, 0
 
     def next_head(self) -> Waiting:
+        """Deficit round robin as in the textbook: a visit brings credit, and lasts while the credit does."""
         while True:
-            ticket = self.first("batch", self.ring[0])
+            tenant = self.ring[0]
+            if not self.visited:
+                self.credit[tenant] += self.quantum
+                self.visited = True
+            ticket = self.first("batch", tenant)
             assert ticket is not None
-            if self.credit[self.ring[0]] >= ticket.weight:
+            if self.credit[tenant] >= ticket.weight:
                 return ticket
             self.ring.append(self.ring.pop(0))
-            self.credit[self.ring[0]] += self.quantum
+            self.visited = False
 
     def turn(self, now: float, room: Room) -> Waiting | None:
         """Whose turn it is, whether it fits or not."""

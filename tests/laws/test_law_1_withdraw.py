@@ -238,3 +238,15 @@ async def test_a_take_finds_ten_deadlines_that_have_passed_and_the_one_that_has_
             assert caller.calls == 0
         assert house.endings == {"succeeded": 2, "withdrawn": 10}
         house.check_over()
+
+
+async def test_a_slot_that_retires_passes_its_wake_up_on(autojump_clock: MockClock) -> None:
+    """Three sleep; the lane has shrunk to one: two are woken only to go, and the third must hear of it."""
+    capacity = 3
+    async with open_house("queue", autojump_clock, capacity=lambda: capacity) as house:
+        for caller in [await house.stage.park(name) for name in "ABC"]:
+            await caller.back.wait()
+        capacity = 1
+        after = await house.stage.park("D")
+        assert after.calls == 1
+        assert house.lane.statistics().slots == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -155,6 +156,34 @@ def test_f_2_law_4_for_any_arrival_sequence(
     for step in sequence:
         witness.play(step)
     witness.run_dry()
+
+
+@given(
+    tenants=st.lists(st.sampled_from("ABCD"), min_size=1, max_size=40),
+    again=st.sets(st.sampled_from("ABCD")),
+)
+@settings(max_examples=100)
+def test_a_tenant_that_waits_is_passed_by_each_other_at_most_twice(tenants: list[str], again: set[str]) -> None:
+    """Some have a backlog; those of ``again`` come back with one more as soon as theirs is dispatched."""
+    order: Order[Item] = Order()
+    room = Room(1)
+    for tenant in tenants:
+        order.add(Item("batch", tenant=tenant), 0.0)
+    passed: dict[str, Counter[str]] = {tenant: Counter() for tenant in tenants}
+    for _ in range(100):
+        chosen = order.choose(0.0, room)
+        if chosen is None:
+            break
+        assert chosen.tenant is not None
+        order.commit(chosen, 0.0, room)
+        waiting = {item.tenant for item in order}
+        if chosen.tenant in again:
+            order.add(Item("batch", tenant=chosen.tenant), 0.0)
+        passed[chosen.tenant].clear()
+        for tenant, by in passed.items():
+            if tenant in waiting and tenant != chosen.tenant:
+                by[chosen.tenant] += 1
+                assert by[chosen.tenant] <= 2, f"{tenant} waits while {chosen.tenant} is served again and again"
 
 
 async def _poll(house: Any, until: Caller, pause: float) -> int:

@@ -80,8 +80,7 @@ class Shell:
         try:
             code = main([os.fspath(argument) for argument in arguments])
         except SystemExit as left:
-            assert isinstance(left.code, int)
-            code = left.code
+            code = int(left.code or 0)
         out, err = self._capsys.readouterr()
         return Ended(code, out, err)
 

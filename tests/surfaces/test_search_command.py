@@ -44,7 +44,9 @@ def test_hits_in_json(shell: Shell) -> None:
 
 
 def test_hits_for_people(shell: Shell) -> None:
-    write_tree(shell.folder / "docs", {"long.txt": "".join(f"apple\x1b[2J \t{number} {'x' * 300}\n" for number in range(9))})
+    write_tree(
+        shell.folder / "docs", {"long.txt": "".join(f"apple\x1b[2J \t{number} {'x' * 300}\n" for number in range(9))}
+    )
     shell("sync", "docs")
     ended = shell("search", "apple")
     head, *lines = ended.out.splitlines()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import os
 import resource
 import socket
@@ -247,7 +248,7 @@ def test_an_engine_that_is_not_there_leaves_work_and_fails_nothing(shell: Shell)
     assert report["provider_calls"] == 2
     people = shell("status").out
     assert "KB_VECTOR_EMBED_CONNECTION_REFUSED" in people
-    assert "1 documents outstanding" in people or "1 document outstanding" in people
+    assert "1 document outstanding" in people
 
 
 TENANTS = """
@@ -311,7 +312,8 @@ def test_a_disk_that_is_full_is_named_and_what_was_committed_is_kept(tmp_path: P
 
 
 def test_a_real_command_on_the_real_model(tmp_path: Path) -> None:
-    pytest.importorskip("wordllama")
+    if importlib.util.find_spec("wordllama") is None:
+        pytest.skip("the embedded model is not installed")
     write_tree(tmp_path / "docs", {"calendar.txt": "parse a date\n", "kitchen.txt": "boil an egg\n"})
     assert in_a_process(tmp_path, "sync", "docs").code == 0
     found = in_a_process(tmp_path, "search", "cook breakfast", "--mode", "vector", "-k", "1", "--json")

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 import trio
-from fakes import FakeCall, FakeProvider, Script, numbered, opened, tenant, write_tree
+from fakes import FakeCall, FakeProvider, Script, numbered, opened, tenant, until, write_tree
 from store_content import content_of, paths_in
 
 from embedkit.engine import Engine
@@ -21,6 +21,7 @@ from embedkit.errors import (
     StoreFull,
 )
 from embedkit.knowledge.leases import Lease
+from embedkit.knowledge.source import open_source
 from embedkit.knowledge.store import SqliteStore
 from embedkit.settings import RepositorySettings, TenantSettings
 from embedkit.sweep import repository_run
@@ -52,16 +53,16 @@ def raising(make: Callable[[], EmbedkitError], *, after: int = 0) -> Script:
     return script
 
 
-async def sweep_once(engine: Engine, *tenants: TenantSettings, all: bool = True, **options: Any) -> SweepReport:
-    async with open_sweep(engine, tenants, all=all, **options) as sweep:
+async def sweep_once(engine: Engine, *tenants: TenantSettings, every: bool = True, **options: Any) -> SweepReport:
+    async with open_sweep(engine, tenants, all=every, **options) as sweep:
         return await sweep.run()
 
 
 async def swept(
-    store: Path, *tenants: TenantSettings, provider: FakeProvider | None = None, all: bool = True, **settings: Any
+    store: Path, *tenants: TenantSettings, provider: FakeProvider | None = None, every: bool = True, **settings: Any
 ) -> SweepReport:
     async with opened(store, provider, **settings) as engine:
-        return await sweep_once(engine, *tenants, all=all)
+        return await sweep_once(engine, *tenants, every=every)
 
 
 async def test_a_cold_run_an_unchanged_one_and_one_after_a_change(store: Path, root: Path) -> None:
@@ -98,14 +99,13 @@ async def test_equal_texts_are_bought_once_for_a_tenant_and_again_for_another(st
 
 async def test_a_timeout_ends_the_run_and_only_its_own_repository_bears_its_code(store: Path, root: Path) -> None:
     provider = FakeProvider()
-    acme = tenant("acme", **{name: root for name in ("a", "b", "c", "d")})
+    acme = tenant("acme", **dict.fromkeys(("a", "b", "c", "d"), root))
     told: list[Exception] = []
     async with opened(store, provider, concurrency=1) as engine:
 
         async def slow_from_the_second_on(call: FakeCall) -> None:
             if call.number > 1:
-                while not engine.lane().statistics().totals.queued:
-                    await trio.sleep(0)
+                await until(lambda: engine.lane().statistics().totals.queued)
                 raise ProviderTimeout("slow")
 
         provider.script = slow_from_the_second_on
@@ -223,7 +223,7 @@ async def test_streak_and_backoff_follow_the_table(
     ]
     for turn in turns:
         provider.script = turn.script
-        report = await swept(store, acme, provider=provider, all=False, **turn.settings)
+        report = await swept(store, acme, provider=provider, every=False, **turn.settings)
         (item,) = report.repositories
         assert item.outcome == turn.outcome
         assert item.next_due_in == pytest.approx(turn.due_in)
@@ -235,7 +235,7 @@ async def test_streak_and_backoff_follow_the_table(
         if turn.due_in:
             calls = len(provider.calls)
             wall.now += turn.due_in - 1.0
-            (early,) = (await swept(store, acme, provider=provider, all=False)).repositories
+            (early,) = (await swept(store, acme, provider=provider, every=False)).repositories
             assert (early.outcome, len(provider.calls)) == ("not-due", calls)
             assert early.next_due_in == pytest.approx(1.0)
             wall.now += 1.0
@@ -246,9 +246,9 @@ async def test_what_was_never_attempted_is_starved_and_what_succeeded_once_is_no
 ) -> None:
     acme = tenant("acme", a=root)
     await swept(store, acme, provider=FakeProvider(DENIED))
-    assert (await swept(store, acme, all=False)).status == "starved"
+    assert (await swept(store, acme, every=False)).status == "starved"
     await swept(store, acme)
-    report = await swept(store, acme, all=False)
+    report = await swept(store, acme, every=False)
     assert (report.status, report.repositories[0].outcome) == ("completed", "not-due")
     assert (report.repositories[0].documents, report.repositories[0].chunks) == (6, 6)
 
@@ -362,11 +362,10 @@ async def test_a_lease_that_cannot_be_renewed_while_files_are_listed_is_a_failur
     store: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renewed = threading.Event()
-    real = repository_run.open_source
 
     class Slow:
         def __init__(self, **described: Any) -> None:
-            self._source = real(**described)
+            self._source = open_source(**described)
 
         def snapshot(self, known: Any, *, check: Any) -> Any:
             snapshot = self._source.snapshot(known)
@@ -428,7 +427,8 @@ async def test_the_report_before_the_run_is_over_says_so(store: Path, root: Path
 
 
 async def test_the_sweep_that_has_ended_is_told_of_no_late_timeout(store: Path, root: Path) -> None:
-    go_on, told = trio.Event(), []
+    go_on = trio.Event()
+    told: list[Exception] = []
 
     async def slow(call: FakeCall) -> None:
         await go_on.wait()
@@ -436,19 +436,14 @@ async def test_the_sweep_that_has_ended_is_told_of_no_late_timeout(store: Path, 
 
     provider = FakeProvider(slow)
     async with opened(store, provider) as engine:
-        with trio.CancelScope() as scope:
-            async with open_sweep(engine, [tenant("acme", a=root)], on_provider_timeout=told.append) as sweep:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(sweep.run)
-                    while not provider.calls:
-                        await trio.sleep(0)
-                    scope.cancel()
+        async with (
+            open_sweep(engine, [tenant("acme", a=root)], on_provider_timeout=told.append) as sweep,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(sweep.run)
+            await until(lambda: provider.calls)
+            nursery.cancel_scope.cancel()
         go_on.set()
-        await engine_idle(engine)
+        await until(lambda: not engine.lane().statistics().tickets_in_flight)
     assert told == []
     assert sweep.circuit.cause is None
-
-
-async def engine_idle(engine: Engine) -> None:
-    while engine.lane().statistics().tickets_in_flight:
-        await trio.sleep(0)

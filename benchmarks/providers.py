@@ -1,0 +1,286 @@
+"""What a call through embedkit costs, beside its peers, on one engine: ``python -m benchmarks.providers``.
+
+The engine is scripted and runs in a process of its own; everybody asks it for the same vectors over the same wire.
+Peers take turns within each round. A peer that is not installed is left out, and it is said so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import trio
+
+from benchmarks.measure import ROOT, Figure, interleaved, ratio, report, say
+from embedkit.engine import Engine, open_engine
+from embedkit.settings import (
+    EmbeddingSettings,
+    ProviderSettings,
+    RepositorySettings,
+    Settings,
+    StoreSettings,
+    SweepSettings,
+    TenantSettings,
+)
+from embedkit.sweep.sweep import open_sweep
+from embedkit.testing.scripted_engine import open_scripted_engine
+
+REQUESTS = 300
+ROUNDS = 3
+TASKS = (1, 16, 64)
+TEXT = "one short text, as a search has it"
+BATCH = [f"text number {number} of a batch, some words long" for number in range(32)]
+DIMENSION = 768
+SLOTS = 4
+
+Ask = Callable[[], Awaitable[object]]
+
+
+@contextmanager
+def engine_process(*options: str) -> Iterator[str]:
+    """A scripted engine in a process of its own; its address."""
+    command = [sys.executable, "-m", "embedkit.testing.engine_process", "--dimension", str(DIMENSION), *options]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        yield process.stdout.readline().strip()
+        process.stdin.close()
+
+
+# -- the peers: each opens its client and gives what one request is ---------------------------------------------------
+
+
+@asynccontextmanager
+async def embedkit_client(url: str, texts: list[str], *, capacity: int = 64) -> AsyncGenerator[Ask]:
+    """The whole engine: settings, lane, ledger, validation."""
+    async with open_engine(settings_for(url, capacity=capacity)) as engine:
+        yield partial(engine.embed, texts, priority="interactive", timeout=60.0)
+
+
+@asynccontextmanager
+async def httpx_client(url: str, texts: list[str], *, encoding: str = "base64") -> AsyncGenerator[Ask]:
+    """One bare client for all tasks, with json and nothing checked."""
+    async with httpx.AsyncClient(timeout=60.0) as client:
+
+        async def ask() -> object:
+            body = {"model": "scripted", "input": texts, "encoding_format": encoding}
+            reply = await client.post(f"{url}/v1/embeddings", json=body)
+            reply.raise_for_status()
+            rows = [item["embedding"] for item in json.loads(reply.content)["data"]]
+            if encoding == "base64":
+                rows = [np.frombuffer(base64.b64decode(row), dtype=np.float32) for row in rows]
+            return np.array(rows, dtype=np.float32)
+
+        yield ask
+
+
+@asynccontextmanager
+async def openai_client(url: str, texts: list[str]) -> AsyncGenerator[Ask]:
+    """The official SDK, as it comes."""
+    import openai
+
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+        yield partial(client.embeddings.create, model="scripted", input=texts)
+
+
+@asynccontextmanager
+async def litellm_client(url: str, texts: list[str]) -> AsyncGenerator[Ask]:
+    """LiteLLM's router with one deployment."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or its import asks the network for prices
+    import litellm  # type: ignore[import-not-found,unused-ignore]  # a peer, not a dependency
+
+    litellm.suppress_debug_info = True
+    described = {"model": "openai/scripted", "api_base": f"{url}/v1", "api_key": "none"}
+    router = litellm.Router(model_list=[{"model_name": "scripted", "litellm_params": described}], num_retries=0)
+    yield partial(router.aembedding, model="scripted", input=texts, encoding_format="float")
+
+
+def settings_for(url: str, *, capacity: int, batch: int | None = None) -> Settings:
+    """One provider, which is the engine at ``url``."""
+    return Settings(
+        providers={
+            "box": ProviderSettings(
+                kind="openai-compatible", base_url=f"{url}/v1", model="scripted", capacity=capacity, reserve=0
+            )
+        },
+        embedding=EmbeddingSettings(provider="box", batch=batch),
+    )
+
+
+# -- a rate ------------------------------------------------------------------------------------------------------------
+
+Client = Callable[[], Any]
+
+
+def rate_under_trio(client: Client, tasks: int, requests: int) -> float:
+    """Requests a second of ``tasks`` tasks over one client."""
+
+    async def measure() -> float:
+        async with client() as ask:
+
+            async def caller(count: int) -> None:
+                for _ in range(count):
+                    await ask()
+
+            async def turn(count: int) -> None:
+                async with trio.open_nursery() as nursery:
+                    for _ in range(tasks):
+                        nursery.start_soon(caller, count)
+
+            await turn(2)
+            began = time.perf_counter()
+            await turn(requests // tasks)
+            return requests // tasks * tasks / (time.perf_counter() - began)
+
+    return trio.run(measure)
+
+
+def rate_under_asyncio(client: Client, tasks: int, requests: int) -> float:
+    """As ``rate_under_trio``, for a peer that knows asyncio only."""
+
+    async def measure() -> float:
+        async with client() as ask:
+
+            async def caller(count: int) -> None:
+                for _ in range(count):
+                    await ask()
+
+            async def turn(count: int) -> None:
+                await asyncio.gather(*(caller(count) for _ in range(tasks)))
+
+            await turn(2)
+            began = time.perf_counter()
+            await turn(requests // tasks)
+            return requests // tasks * tasks / (time.perf_counter() - began)
+
+    return asyncio.run(measure())
+
+
+def short_texts(url: str) -> Iterator[Figure]:
+    """One short text a request, against each peer."""
+    bounds = {"httpx": dict(zip(TASKS, (0.85, 1.3, 2.0), strict=True)), "openai": dict.fromkeys(TASKS, 3.0)}
+    bounds["litellm"] = dict.fromkeys(TASKS, 5.0)
+    for tasks in TASKS:
+        works: dict[str, Callable[[], float]] = {
+            "embedkit": partial(rate_under_trio, partial(embedkit_client, url, [TEXT]), tasks, REQUESTS),
+            "httpx": partial(rate_under_trio, partial(httpx_client, url, [TEXT]), tasks, REQUESTS),
+        }
+        if find_spec("openai") is not None:
+            works["openai"] = partial(rate_under_trio, partial(openai_client, url, [TEXT]), tasks, REQUESTS // 2)
+        if find_spec("litellm") is not None:
+            works["litellm"] = partial(rate_under_asyncio, partial(litellm_client, url, [TEXT]), tasks, REQUESTS // 2)
+        rates = interleaved(works, ROUNDS)
+        ours = rates.pop("embedkit")
+        yield Figure(f"embedkit, {tasks} tasks", None, statistics.median(ours), unit="requests/s")
+        for peer, theirs in rates.items():
+            yield Figure(f"  over {peer}, {tasks} tasks", bounds[peer][tasks], ratio(ours, theirs))
+
+
+def batches(url: str) -> Iterator[Figure]:
+    """Batches of 32 inputs with vectors of 768 numbers, against httpx and json on JSON floats."""
+    rates = interleaved(
+        {
+            "embedkit": partial(rate_under_trio, partial(embedkit_client, url, BATCH), 1, 60),
+            "httpx": partial(rate_under_trio, partial(httpx_client, url, BATCH, encoding="float"), 1, 60),
+        },
+        ROUNDS,
+    )
+    ours = rates["embedkit"]
+    yield Figure("batches of 32 x 768", None, 32 * statistics.median(ours), unit="vectors/s")
+    yield Figure("  over httpx and json on JSON floats", 4.0, ratio(ours, rates["httpx"]))
+
+
+# -- a backlog ---------------------------------------------------------------------------------------------------------
+
+
+def backlog(folder: Path, url: str, inputs: int) -> Settings:
+    """Settings for a repository of as many inputs as that, on an engine of four slots."""
+    root = folder / "tree"
+    root.mkdir()
+    for number in range(inputs):
+        (root / f"{number:05}.txt").write_text(f"text number {number}\n", "utf-8")
+    described = settings_for(url, capacity=SLOTS)
+    repository = RepositorySettings(name="tree", path=root)
+    return Settings(
+        providers=described.providers,
+        embedding=described.embedding,
+        store=StoreSettings(path=folder / "store.sqlite3"),
+        sweep=SweepSettings(slice=3600.0),
+        tenants=(TenantSettings(name="acme", repositories=(repository,)),),
+    )
+
+
+async def _sweep(settings: Settings) -> float:
+    """Seconds that a sweep takes, the store's included."""
+    async with open_engine(settings, reserve=0) as engine, open_sweep(engine, all=True) as sweep:
+        began = time.perf_counter()
+        (done,) = (await sweep.run()).repositories
+        assert done.outcome == "complete"
+        return time.perf_counter() - began
+
+
+def busy_share(service: float, inputs: int) -> float:
+    """Slot-seconds of service, over slot-seconds that there were while the sweep ran."""
+    options = ("--slots", str(SLOTS), "--split", "--service", str(service))
+    with tempfile.TemporaryDirectory() as folder, engine_process(*options) as url:
+        seconds = trio.run(_sweep, backlog(Path(folder), url, inputs))
+    return inputs * service / (SLOTS * seconds)
+
+
+async def _unwanted(folder: Path) -> int:
+    """Inputs that the engine has computed, or goes on to compute, for a run that was cancelled."""
+    async with open_scripted_engine(slots=SLOTS, split=True, service=0.05, on_leave="run-on") as scripted:
+        settings = backlog(folder, scripted.base_url, 400)
+        async with open_engine(settings, reserve=0) as engine:
+            with trio.CancelScope() as run:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_run, engine)
+                    await scripted.wait_for_requests(20)
+                    run.cancel()
+        # Whatever comes after the cancel comes now.
+        await trio.sleep(0.5)
+        return sum(record.inputs for record in scripted.log.records if record.outcome != "answered")
+
+
+async def _run(engine: Engine) -> None:
+    async with open_sweep(engine, all=True) as sweep:
+        await sweep.run()
+
+
+def unwanted_batches_a_slot() -> float:
+    """Inputs that were bought for nobody, in batches for each slot."""
+    with tempfile.TemporaryDirectory() as folder:
+        return trio.run(_unwanted, Path(folder)) / (SLOTS * SLOTS)
+
+
+def figures() -> Iterator[Figure]:
+    """All of them, one after the other."""
+    for peer in ("openai", "litellm"):
+        if find_spec(peer) is None:
+            say(f"{peer} is not installed, and is left out")
+    with engine_process("--slots", "64") as url:
+        yield from short_texts(url)
+        yield from batches(url)
+    for service, inputs, bound in ((0.2, 200, 95.0), (0.02, 1_200, 80.0)):
+        share = statistics.median(busy_share(service, inputs) for _ in range(3))
+        yield Figure(f"slots busy with a backlog, {service * 1000:.0f} ms service", bound, 100 * share, unit="%")
+    yield Figure("unwanted batches a slot after a cancel", 1.0, unwanted_batches_a_slot(), "at most")
+
+
+if __name__ == "__main__":
+    sys.exit(report("providers", list(figures())))
