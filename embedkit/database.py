@@ -42,6 +42,9 @@ _WRITER_CACHE_KIB = 16_384
 _READER_CACHE_KIB = 4_096
 # Bounds what a write-ahead file keeps on disk once a checkpoint has emptied it.
 _WAL_LIMIT_BYTES = 64 * 1024 * 1024
+# Pages (of 4 KiB: 64 MiB) after which a commit moves the write-ahead file into the database. SQLite's own 1,000 has a
+# cold sync write a quarter more bytes and stand still in fdatasync for a sixth of its time.
+_WAL_PAGES = 16_384
 
 
 class Database:
@@ -330,6 +333,7 @@ def _configure_writer(path: Path, connection: sqlite3.Connection, patience: floa
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
     connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
     if new:
         _insist(patience, lambda: connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}"))
 

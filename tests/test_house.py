@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import attrs
@@ -81,6 +82,7 @@ def _typing_only(tree: ast.Module) -> set[ast.AST]:
     return {inner for block in blocks for statement in block.body for inner in ast.walk(statement)}
 
 
+@cache
 def modules() -> list[Module]:
     files = sorted(ROOT.rglob("*.py"))
     return [Module.of(file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")) for file in files]

@@ -133,8 +133,8 @@ class ProbeBroker:
         Raises:
             UsageError: Nobody watches such a provider.
         """
-        watched, now = self._of(provider), trio.current_time()
-        return _verdict(watched, find(watched.state(now, self._wall_clock()), self._rules, now), now)
+        watched = self._of(provider)
+        return _verdict(watched, self._find_alone(watched), trio.current_time())
 
     async def read(self, provider: str) -> Verdict:
         """What all processes know, now. Reads the file where there is one, and starts nothing.
@@ -212,6 +212,10 @@ class ProbeBroker:
         now = trio.current_time()
         return decide(watched.state(now, self._wall_clock()), self._rules, now, asked_at)
 
+    def _find_alone(self, watched: Watched) -> Finding:
+        now = trio.current_time()
+        return find(watched.state(now, self._wall_clock()), self._rules, now)
+
     async def _send(self, watched: Watched, dimension: int | None) -> Finding:
         """Make the call, and write down what came of it.
 
@@ -231,7 +235,9 @@ class ProbeBroker:
             answer = await ask(watched.target, ticket, dimension)
         finally:
             await self._land(watched, ticket, answer)
-        return answer.finding()
+        known = self._find_alone(watched)
+        # Where the probe came to nothing, real work may have told meanwhile.
+        return answer.finding() if answer.learned or known.word == "unknown" else known
 
     async def _land(self, watched: Watched, ticket: Ticket, answer: Answer | None) -> None:
         """Enter the call and its answer; ``None``: it was cut off, and nothing was learned."""

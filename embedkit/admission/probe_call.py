@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import attrs
 
 from embedkit.admission.probe_rules import Finding
-from embedkit.errors import AdmissionError, DeadlineExceeded, ProviderError, ResponseInvalid
+from embedkit.errors import AdmissionError, ProviderError, ResponseInvalid
 
 if TYPE_CHECKING:
     from embedkit.admission.lane import Lane
@@ -75,9 +75,8 @@ async def ask(target: Target[C], ticket: Ticket, dimension: int | None) -> Answe
         await target.lane.run(call, ticket)
     except ProviderError as error:
         return Answer(True, error.durable_code)
-    except DeadlineExceeded as error:
-        return Answer(error.attribution == "provider", error.durable_code)
     except AdmissionError as error:
+        # A deadline that passed during the call too: the call has its own limit, so it was the queue that ate it.
         return Answer(False, error.durable_code)
     return Answer(True)
 

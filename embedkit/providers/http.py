@@ -25,6 +25,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import cached_property
 
+import httpcore
 import httpx
 import trio
 
@@ -38,10 +39,23 @@ from embedkit.errors import (
     UsageError,
 )
 from embedkit.providers.exchange import Exchange, Method, Reply
+from embedkit.providers.http_connection import SlotTransport
 
 MAX_RESPONSE_BYTES = 256 * 2**20
 
 _LIMITS = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None)
+# What a transport raises: httpx's words come from behind a proxy, httpcore's and the system's from our own connection.
+_BROKEN = (httpx.HTTPError, httpcore.NetworkError, httpcore.ProtocolError, OSError, trio.BrokenResourceError)
+# Its connection could not be opened: a broken stream is a handshake's, since httpcore names those of a request.
+_NOT_OPENED = (httpx.ConnectError, OSError, trio.BrokenResourceError)
+_CUT = (
+    httpx.ReadError,
+    httpx.WriteError,
+    httpx.CloseError,
+    httpx.RemoteProtocolError,
+    httpcore.NetworkError,
+    httpcore.RemoteProtocolError,
+)
 _NOBODY_THERE = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
 
 
@@ -97,8 +111,10 @@ class HttpEndpoint:
         headers = [*headers, ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         return httpx.Request(method, url, headers=headers, stream=_Body(body))
 
-    def new_transport(self) -> httpx.AsyncHTTPTransport:
+    def new_transport(self) -> httpx.AsyncBaseTransport:
         """A transport with room for one connection, which it has yet to open."""
+        if self._proxy is None:
+            return SlotTransport(self._base, self._ssl_context)
         return httpx.AsyncHTTPTransport(
             verify=self._ssl_context, trust_env=self._trust_env, limits=_LIMITS, proxy=self._proxy
         )
@@ -161,7 +177,7 @@ class HttpExchange:
 
     def __init__(self, endpoint: HttpEndpoint) -> None:
         self._endpoint = endpoint
-        self._transport: httpx.AsyncHTTPTransport | None = None
+        self._transport: httpx.AsyncBaseTransport | None = None
         self.peer = endpoint.peer
 
     async def send(self, method: Method, path: str, body: bytes | None = None) -> Reply:
@@ -176,7 +192,7 @@ class HttpExchange:
             self._transport = self._endpoint.new_transport()
         try:
             return await self._roundtrip(self._transport, request)
-        except httpx.HTTPError as error:
+        except _BROKEN as error:
             await self.aclose()
             raise _named(error, self.peer) from error
         except BaseException:
@@ -194,7 +210,7 @@ class HttpExchange:
             with trio.CancelScope(shield=True):
                 await transport.aclose()
 
-    async def _roundtrip(self, transport: httpx.AsyncHTTPTransport, request: httpx.Request) -> Reply:
+    async def _roundtrip(self, transport: httpx.AsyncBaseTransport, request: httpx.Request) -> Reply:
         response = await transport.handle_async_request(request)
         body = await self._read(transport, response)
         headers = dict(response.headers)
@@ -206,7 +222,7 @@ class HttpExchange:
             )
         return Reply(response.status_code, headers, body)
 
-    async def _read(self, transport: httpx.AsyncHTTPTransport, response: httpx.Response) -> bytes:
+    async def _read(self, transport: httpx.AsyncBaseTransport, response: httpx.Response) -> bytes:
         parts: list[bytes] = []
         size, limit = 0, self._endpoint.max_response_bytes
         stream = response.stream
@@ -222,7 +238,7 @@ class HttpExchange:
                     await transport.aclose()
                 else:
                     parts.append(part)
-        except httpx.HTTPError as error:
+        except _BROKEN as error:
             if size > limit:
                 raise self._too_large(response.status_code) from error
             raise
@@ -281,15 +297,15 @@ def _checked_header(name: str, value: str) -> tuple[str, str]:
     return name, value
 
 
-def _named(error: httpx.HTTPError, peer: str) -> ProviderError:
+def _named(error: Exception, peer: str) -> ProviderError:
     """The one error of ours that says what ``error`` was."""
     causes = list(_causes(error))
     numbers = {cause.errno for cause in causes if isinstance(cause, OSError)}
     if errno.ETIMEDOUT in numbers:
         return ProviderTimeout(f"engine {peer}: the operating system gave up waiting for it")
-    if isinstance(error, httpx.ConnectError):
+    if isinstance(error, _NOT_OPENED):
         return _named_connect(peer, causes, numbers)
-    if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError | httpx.RemoteProtocolError):
+    if isinstance(error, _CUT):
         return TransportClosed(f"engine {peer}: the connection broke before the end of the reply")
     return ProviderFailure(f"engine {peer}: no reply ({type(error).__name__})")
 

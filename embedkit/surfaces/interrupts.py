@@ -12,7 +12,7 @@ import trio
 
 from embedkit.surfaces.exits import INTERRUPTED
 
-_PATIENCE_SECONDS = 1.8
+_PATIENCE_SECONDS = 1.6
 
 
 @attrs.define

@@ -233,9 +233,9 @@ def close_after_reply() -> Behaviour:
 
 
 def quota(requests: int, seconds: float) -> Rule:
-    """A rule that refuses more than ``requests`` in each window of ``seconds``.
+    """A rule that refuses more than ``requests`` in each window of ``seconds``, which begins with the first request.
 
-    ``Retry-After`` says when the next window begins. Windows are counted from the first request, as most engines that sell by the minute count them.
+    ``Retry-After`` says when the next window begins.
     """
     opened_at: float | None = None
     taken = 0

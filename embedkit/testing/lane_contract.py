@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import trio
@@ -14,7 +14,9 @@ from embedkit.testing.lane_under_test import LaneUnderTest, Settlement
 
 
 class LaneContract:
-    """Subclass it, name the class ``Test...``, and say how your lane is made::
+    """One test a law, for a lane of yours. Name the subclass ``Test...``, and say how the lane is made.
+
+    ::
 
         class TestMyLane(LaneContract):
             settlement = "queue"
@@ -34,7 +36,7 @@ class LaneContract:
         self,
         nursery: trio.Nursery,
         *,
-        capacity: int | Callable[[], int],
+        capacity: int,
         reserve: int,
         max_overtakes: int,
         max_age: float,

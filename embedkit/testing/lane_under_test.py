@@ -109,7 +109,7 @@ class MakeLane(Protocol):
         self,
         nursery: trio.Nursery,
         *,
-        capacity: int | Callable[[], int],
+        capacity: int,
         reserve: int,
         max_overtakes: int,
         max_age: float,
@@ -121,7 +121,7 @@ class MakeLane(Protocol):
 
         Args:
             nursery: The engine's.
-            capacity: Units in flight at once; the suite gives an int.
+            capacity: Units in flight at once.
             reserve: Units that batch and probe work leave free.
             max_overtakes: Interactive dispatches that one batch head may see.
             max_age: Seconds after which it sees none.

@@ -40,7 +40,9 @@ FAULTS: dict[str, Callable[[], Behaviour]] = {
 
 
 class ProviderContract:
-    """Subclass it, name the class ``Test...``, and say how your provider is made for an engine::
+    """One test a duty, for a provider of yours. Name the subclass ``Test...``, and say how the provider is made.
+
+    ::
 
         class TestMyProvider(ProviderContract):
             def make_provider(self, engine):
@@ -137,7 +139,6 @@ class ProviderContract:
 
     def test_nothing_is_queued(self) -> None:
         """As many requests are with the engine as connections were asked: the lane is the only queue."""
-
         released = trio.Event()
 
         async def test(engine: ScriptedEngine) -> None:

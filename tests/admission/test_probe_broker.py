@@ -179,6 +179,27 @@ async def test_what_the_queue_did_says_nothing_of_the_engine(autojump_clock: Clo
         assert world.probes == 1
 
 
+async def fails(world: World, seconds: float) -> None:
+    with pytest.raises(ConnectionRefused):
+        await world.work(seconds, error=ConnectionRefused("nobody there"))
+
+
+async def test_where_the_queue_ate_the_probe_real_work_answers(autojump_clock: Clock) -> None:
+    async with open_world(trio.sleep_forever) as world:
+        world.nursery.start_soon(world.work, 90.0)
+        await trio.testing.wait_all_tasks_blocked()
+        assert await world.broker.probe("box") == Verdict("box", "healthy", REAL_WORK, 30.0, False, 120.0)
+
+
+async def test_a_deadline_that_the_queue_ate_says_nothing_of_the_engine_either(autojump_clock: Clock) -> None:
+    async with open_world(trio.sleep_forever) as world:
+        world.nursery.start_soon(fails, world, 90.0)
+        await trio.testing.wait_all_tasks_blocked()
+        verdict = await world.broker.probe("box")
+        assert (verdict.verdict, verdict.reason) == ("unknown", "KB_VECTOR_EMBED_DEADLINE_EXCEEDED")
+        assert (verdict.elapsed, world.probes) == (120.0, 1)
+
+
 async def test_a_closed_lane_leaves_it_unknown(autojump_clock: Clock) -> None:
     async with open_world() as world:
         world.lane.close()

@@ -88,6 +88,7 @@ async def test_a_flight_of_another_process_is_joined(database: Database, mock_cl
         await _look_again(mock_clock, lambda: len(verdicts) == 2)
         assert [verdict.shared for verdict in verdicts] == [False, True]
         assert verdicts[1].verdict == "healthy"
+        assert other.broker.verdict("box").verdict == "healthy"
         assert (one.probes, other.probes) == (1, 0)
 
 
@@ -180,8 +181,20 @@ async def test_a_batch_call_of_another_process_is_respected_while_that_lives(
             await until_told(database, mock_clock, lambda state: min(state.success_at, state.busy_until) > 0)
             assert (await other.broker.probe("box")).reason == BUSY_BEHIND_BATCH
             assert (await other.broker.read("box")).reason == BUSY_BEHIND_BATCH
+        assert (await shared(database)).busy_until < 0
         assert (await other.broker.probe("box")).reason == REAL_WORK
         assert other.probes == 0
+
+
+async def test_what_a_process_told_of_itself_does_not_mislead_it(database: Database, mock_clock: Clock) -> None:
+    async with open_world(database=database, rules=NEVER_FRESH) as world:
+        await world.works(4)
+        world.nursery.start_soon(world.work, 100.0)
+        await until_told(database, mock_clock, lambda state: state.busy_until > 0)
+        mock_clock.jump(100.0)
+        await until(lambda: world.lane.statistics().tickets_in_flight == 0)
+        mock_clock.jump(0.1)
+        assert not (await world.broker.probe("box")).shared
 
 
 async def test_a_dead_process_is_busy_with_nothing(database: Database, mock_clock: Clock) -> None:

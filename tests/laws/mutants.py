@@ -417,9 +417,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="one mutant a law")
     parser.add_argument("--law", type=int, choices=range(1, 8), help="those of one law")
     options = parser.parse_args(arguments)
-    chosen = [
-        mutant for mutant in (quick() if options.quick else MUTANTS) if options.law in (None, mutant.law)
-    ]
+    chosen = [mutant for mutant in (quick() if options.quick else MUTANTS) if options.law in (None, mutant.law)]
     with tempfile.TemporaryDirectory() as name:
         code, said = run_test(copy_of_the_house(Path(name)), *sorted({mutant.test for mutant in chosen}))
     if code != 0:

@@ -1,8 +1,8 @@
 """trio, a step at a time: for drivers that are not async themselves, such as a hypothesis state machine.
 
-It is a guest run whose host runs only as many of trio's ticks as it is asked to. Between two commands trio stands still,
-with whatever it had scheduled not yet run: a driver can put a cancellation exactly between a wake-up and the step that
-it leads to. One task is always ready to run, so that trio never goes to a thread to wait.
+It is a guest run whose host runs only as many of trio's ticks as it is asked to. Between two commands trio stands
+still, with whatever it had scheduled not yet run: a driver can put a cancellation exactly between a wake-up and the
+step that it leads to. One task is always ready to run, so that trio never goes to a thread to wait.
 """
 
 from __future__ import annotations

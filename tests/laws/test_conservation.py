@@ -325,9 +325,13 @@ class Conservation(RuleBasedStateMachine):
         """The lane is closed and every call ends: everybody is back, with what the ledger says."""
         self._step(self.lane.close, REST)
         while self.trio.do(self.lane.statistics).totals.in_flight:
-            self._step(lambda: [call.end("answer") for call in self.out], REST)
+            self._step(self._answer_all, REST)
             self._step(lambda: self.trio.clock.jump(2.0), REST)  # those that sleep between attempts
         self.trio.do(self._check_end)
+
+    def _answer_all(self) -> None:
+        for call in self.out:
+            call.end("answer")
 
     def _check_end(self) -> None:
         self._check()
@@ -347,7 +351,9 @@ def _run(examples: int, steps: int) -> None:
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     run_state_machine_as_test(
         Conservation,
-        settings=settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks),
+        settings=settings(
+            max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks
+        ),
     )
 
 

@@ -67,6 +67,10 @@ async def test_a_bug_in_a_detached_call_escapes_as_a_group(autojump_clock: MockC
             await trio.sleep_forever()
 
 
+async def _answer(_: None) -> None:
+    await trio.lowlevel.checkpoint()
+
+
 @pytest.mark.parametrize("settlement", SETTLEMENTS)
 async def test_a_slot_that_dies_leaves_nobody_parked(settlement: Settlement, autojump_clock: MockClock) -> None:
     async with open_house(settlement, autojump_clock, capacity=2, max_queued=1) as house:
@@ -78,7 +82,7 @@ async def test_a_slot_that_dies_leaves_nobody_parked(settlement: Settlement, aut
             assert type(caller.error) is LaneClosed
         assert house.endings == {"unsettled": 2, "shed": 3}
         with pytest.raises(LaneClosed):
-            await house.lane.run(lambda _: trio.sleep(0), Ticket())
+            await house.lane.run(_answer, Ticket())
         house.check_over()
 
 
@@ -97,7 +101,7 @@ async def test_a_connection_that_cannot_be_opened_closes_the_lane_and_escapes(
         async with trio.open_nursery() as engine:
             lane = kind("here", nursery=engine, connect=connect, capacity=1, ledger=ledger)
             with pytest.raises(LaneClosed) as raised, trio.CancelScope(shield=True):
-                await lane.run(lambda _: trio.sleep(0), Ticket())
+                await lane.run(_answer, Ticket())
             assert isinstance(raised.value.__cause__, OSError)
     assert [row.outcome for row in ledger.settled_rows()] == ["shed"]
 
@@ -121,3 +125,25 @@ async def test_a_failure_of_a_detached_call_is_no_bug(autojump_clock: MockClock)
         behind = await house.stage.park("B")
         await behind.back.wait()
         assert behind.value == "B"
+
+
+async def test_a_call_that_breaks_while_its_transport_is_closed_was_aborted(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its caller left, and nobody is there to be told: it is neither a failure nor the end of the engine."""
+
+    async def call(_: None) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise OSError("the text of an input")
+
+    async with open_house("queue", autojump_clock) as house:
+        with trio.move_on_after(1.0):
+            await house.lane.run(call, Ticket())
+        behind = await house.stage.park("B")
+        await behind.back.wait()
+        assert behind.value == "B"
+        assert house.endings == {"aborted": 1, "succeeded": 1}
+    assert "raised OSError while it ended" in caplog.text
+    assert "the text of an input" not in caplog.text

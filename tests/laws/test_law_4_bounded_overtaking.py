@@ -1,4 +1,4 @@
-"""Law 4, sharper: for any sequence of arrivals, against the law's own words and a slow order that is obviously right."""
+"""Law 4, sharper: any sequence of arrivals, against the law's own words and a slow order that is obviously right."""
 
 from __future__ import annotations
 

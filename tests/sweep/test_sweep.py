@@ -110,6 +110,7 @@ async def test_a_timeout_ends_the_run_and_only_its_own_repository_bears_its_code
 
         provider.script = slow_from_the_second_on
         report = await sweep_once(engine, acme, on_provider_timeout=told.append)
+        records = await (await engine.knowledge()).repositories()
     assert report.status == "deferred"
     assert report.circuit is not None
     assert (report.circuit.provider, report.circuit.code) == ("fake", TIMEOUT)
@@ -120,6 +121,8 @@ async def test_a_timeout_ends_the_run_and_only_its_own_repository_bears_its_code
     assert slow.embedded == 2
     for other in by_name.values():
         assert (other.outcome, other.code, other.provider_calls) == ("deferred", OPEN, 0)
+    # They had not begun: nothing of them has changed.
+    assert [record.name for record in records if record.last is not None] == [report.circuit.name]
     # What was out when it tripped was dispatched; nothing was afterwards.
     assert len(provider.calls) == 2
     assert report.circuit.shed == 1

@@ -68,7 +68,11 @@ class Contract(ProviderContract):
 
 @pytest.mark.parametrize(
     "test",
-    ["test_row_i_is_the_vector_of_text_i", "test_no_text_is_no_request", "test_a_failure_is_one_attempt_and_a_provider_error"],
+    [
+        "test_row_i_is_the_vector_of_text_i",
+        "test_no_text_is_no_request",
+        "test_a_failure_is_one_attempt_and_a_provider_error",
+    ],
 )
 def test_a_bad_provider_is_found_out(test: str) -> None:
     with pytest.raises((AssertionError, ExceptionGroup)):

@@ -8,7 +8,7 @@ import trio
 from embedkit.admission.circuit import Circuit
 from embedkit.errors import ModelNotResident, ProviderBusy, ProviderError, ProviderTimeout
 from embedkit.testing.laws.scenario import Law
-from embedkit.testing.stage import Step, Stage, answers, fails
+from embedkit.testing.stage import Stage, Step, answers, fails
 from embedkit.testing.trace import require
 
 LAW = Law(5)
