@@ -33,6 +33,7 @@ OnLeave = Literal["stop", "run-on"]
 Service = float | Callable[[EngineRequest], float]
 
 _REMEMBERED = 16
+_AT_ONCE = Behaviour()
 
 
 @attrs.frozen
@@ -147,6 +148,12 @@ class EngineCore:
         self._unfinished.add(job)
         if not behaviour.computes:
             self._nursery.start_soon(self._refuse, job)
+            return job
+        if self._free and not self.script.service and behaviour == _AT_ONCE:
+            # No time passes, so nothing can happen meanwhile: no slot, and no task, is needed.
+            job.record.started_at = trio.current_time()
+            job.record.computed = len(request.texts)
+            self._finish(job, "computed")
             return job
         job.units = len(request.texts) if self.script.split else 1
         self._waiting.extend((job, len(request.texts) // job.units) for _ in range(job.units))

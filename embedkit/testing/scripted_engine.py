@@ -150,7 +150,8 @@ class _Conversation:
         if isinstance(asked, EngineReply):
             await self._send_whole(asked)
             return True
-        await self._watch_client(asked)
+        if not asked.done.is_set():
+            await self._watch_client(asked)
         if asked.record.client_left:
             return False
         reply = self._core.reply_of(asked)

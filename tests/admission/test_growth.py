@@ -5,18 +5,22 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import attrs
 import pytest
+import trio
 
+from embedkit import BudgetLane, Circuit, Ledger, ProviderCircuitOpen, ProviderTimeout, Ticket
 from embedkit.admission.order import Order
 from embedkit.admission.room import Room
 from embedkit.admission.waiting_room import WaitingRoom
+from embedkit.testing import wait_until_queued
 
 FEW, MANY = 1_000, 100_000
-ROUNDS = 300
+ROUNDS = 150
 
 
 @attrs.define(eq=False)
@@ -54,14 +58,13 @@ class Filled:
 
 OPERATIONS = ("offer", "take", "withdraw")
 SHAPES: dict[str, Callable[[int], Filled]] = {
-    "one tenant": lambda count: Filled(count, tenants=1, inside=count * 2),
     "a tenant a ticket": lambda count: Filled(count, tenants=count, inside=count * 2),
     "half of them outside": lambda count: Filled(count, tenants=7, inside=count // 2),
 }
 
 
-def _calls(operation: Callable[[], None]) -> int:
-    """How many functions, ours and the interpreter's, ``ROUNDS`` operations call."""
+def _calls(operation: Callable[[], Any], then: Callable[[Any], object] = id, rounds: int = ROUNDS) -> int:
+    """How many functions, ours and the interpreter's, so many operations call."""
     count = 0
 
     def note(frame: Any, event: str, argument: Any) -> None:
@@ -70,8 +73,8 @@ def _calls(operation: Callable[[], None]) -> int:
 
     sys.setprofile(note)
     try:
-        for _ in range(ROUNDS):
-            operation()
+        for _ in range(rounds):
+            then(operation())
     finally:
         sys.setprofile(None)
     return count
@@ -99,7 +102,47 @@ def test_f_5_no_operation_grows_from_1000_to_100000(shape: str) -> None:
         # Calls are counted to see growth in our own code, and seconds to see growth inside of one call.
         calls = _calls(getattr(many, name)) / _calls(getattr(few, name))
         assert calls <= 1.5, f"{name}: {calls:.2f} times the calls"
-    few, many = SHAPES[shape](FEW), SHAPES[shape](MANY)
     for name in OPERATIONS:
         seconds = _seconds(getattr(many, name)) / _seconds(getattr(few, name))
         assert seconds <= 8.0, f"{name}: {seconds:.1f} times the seconds"  # linear growth would be 100
+
+
+@asynccontextmanager
+async def _connect() -> AsyncGenerator[None]:
+    yield
+
+
+async def _hang(_: None) -> None:
+    await trio.sleep_forever()
+
+
+async def _withdrawal_and_trip(count: int) -> tuple[int, int]:
+    """Calls that one withdrawal from among ``count`` tickets takes, and those that a trip takes for each."""
+    circuit = Circuit()
+    async with trio.open_nursery() as engine, trio.open_nursery() as callers:
+        lane = BudgetLane("here", nursery=engine, connect=_connect, capacity=1, ledger=Ledger(), max_queued=count // 2)
+
+        async def ask(scope: trio.CancelScope) -> None:
+            with scope:
+                try:
+                    await lane.run(_hang, Ticket("batch", circuit=circuit))
+                except ProviderCircuitOpen:
+                    return
+
+        scopes = [trio.CancelScope() for _ in range(count)]
+        for scope in scopes:
+            callers.start_soon(ask, scope)
+        await wait_until_queued(lane, count - 1)
+        withdrawn = _calls(iter(scopes[count // 3 : count // 3 + ROUNDS]).__next__, lambda scope: scope.cancel())
+        before = lane.statistics().totals.queued
+        tripped = _calls(lambda: None, lambda _: circuit.trip(ProviderTimeout("late")), rounds=1)
+        assert lane.statistics().totals.shed == before
+        callers.cancel_scope.cancel()
+        engine.cancel_scope.cancel()
+    return withdrawn // ROUNDS, tripped // before
+
+
+async def test_f_5_withdrawal_and_trip_in_a_lane_of_10000() -> None:
+    few, many = await _withdrawal_and_trip(500), await _withdrawal_and_trip(10_000)
+    assert many[0] <= few[0] * 1.1
+    assert many[1] <= few[1] * 1.1

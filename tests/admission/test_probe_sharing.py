@@ -187,14 +187,11 @@ async def test_a_batch_call_of_another_process_is_respected_while_that_lives(
 
 
 async def test_what_a_process_told_of_itself_does_not_mislead_it(database: Database, mock_clock: Clock) -> None:
-    async with open_world(database=database, rules=NEVER_FRESH) as world:
-        await world.works(4)
-        world.nursery.start_soon(world.work, 100.0)
-        await until_told(database, mock_clock, lambda state: state.busy_until > 0)
-        mock_clock.jump(100.0)
-        await until(lambda: world.lane.statistics().tickets_in_flight == 0)
-        mock_clock.jump(0.1)
-        assert not (await world.broker.probe("box")).shared
+    told = News(success_at=EPOCH, busy_until=EPOCH + 100)
+    await database.write(partial(probe_tables.tell, "engine", probe_tables.Writer("writer", HERE), told, EPOCH))
+    for reader, busy in (("writer", False), ("another", True)):
+        read = partial(probe_tables.read_state, "engine", HERE, EPOCH, apart_from=reader)
+        assert ((await database.read(read)).busy_until > EPOCH) is busy
 
 
 async def test_a_dead_process_is_busy_with_nothing(database: Database, mock_clock: Clock) -> None:
