@@ -149,8 +149,8 @@ class Engine:
         """Embed ``texts`` as one ticket.
 
         Args:
-            texts: One or more. They stay together: one request, one outcome. An unqueued provider gets as many requests,
-                one after the other, as its bound on a batch asks for.
+            texts: One or more. They stay together: one request, one outcome. An unqueued provider gets as many
+                requests, one after the other, as its bound on a batch asks for.
             provider: Which; without one, the one that embeds.
             priority: ``interactive`` if somebody waits for it.
             tenant: Whose work it is; batch work is shared fairly between tenants.

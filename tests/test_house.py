@@ -32,7 +32,8 @@ FLOORS = (
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 # Which rooms, or files, may import a library at all.
-AT_HOME = {"httpx": ("providers/http.py",), "cattrs": ("settings/",)}
+HTTP_ROOM = ("providers/http.py", "providers/http_connection.py")
+AT_HOME = {"httpx": HTTP_ROOM, "httpcore": HTTP_ROOM, "cattrs": ("settings/",)}
 
 # Files that decide and do not act, besides those whose docstring says "Pure".
 PURE = (

@@ -1,9 +1,9 @@
 """The HTTP room: one connection for one slot, over httpx, whose errors and types end here.
 
-Theory of operation. The lane is the only queue, so an exchange never has more than one request, and httpx's
-pool holds at most one connection. The requests go to httpx's *transport*: its client adds redirects, cookies,
-content decoding and environment lookups that an engine never needs, and costs a third of the requests a
-second.
+Theory of operation. The lane is the only queue, so an exchange never has more than one request, and needs one
+connection and no pool (``http_connection``; behind a proxy, httpx's own pool of one). The requests go to an
+httpx *transport*: a client adds redirects, cookies, content decoding and environment lookups that an engine
+never needs, and costs a third of the requests a second.
 
 Deadlines are trio's scopes, therefore every httpx timeout stays unset. When a request does not end well, in
 whatever phase, the whole transport is thrown away with its connection: what a pool makes of a cancelled

@@ -10,6 +10,7 @@ from __future__ import annotations
 import select
 import ssl
 import sys
+from contextlib import suppress
 from typing import Any
 
 import httpcore
@@ -113,11 +114,10 @@ class _Stream(httpcore.AsyncNetworkStream):
         """
         try:
             if self._held:
-                held, self._held = self._held, []
-                try:
-                    await self._inner.send_all(b"".join(held))
-                except trio.BrokenResourceError:
-                    pass  # a server may refuse a request before it has read it, and its refusal can still be read
+                held, self._held = b"".join(self._held), []
+                # A server may refuse a request before it has read it, and its refusal can still be read.
+                with suppress(trio.BrokenResourceError):
+                    await self._inner.send_all(held)
             return bytes(await self._inner.receive_some(max_bytes))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise httpcore.ReadError(str(error)) from error

@@ -168,7 +168,7 @@ class ProbeSettings:
     fresh: float = key(rules.DURATION_OR_ZERO, 60.0, "seconds for which a healthy verdict is shared")
     failing: float = key(rules.DURATION_OR_ZERO, 30.0, "seconds for which a failing verdict is shared; doubles")
     failing_cap: float = key(rules.DURATION_OR_ZERO, 600.0, "the most it doubles to, in seconds")
-    share: float = key(rules.SHARE, 0.25, "the largest share of an engine's time that probes may take")
+    share: float = key(rules.SHARE, 0.25, "probe calls for each call of real work, at most")
 
 
 @attrs.frozen(kw_only=True)

@@ -68,10 +68,11 @@ class RepositoryRun:
             return await self._untouched(record, "deferred", error)
         try:
             return await self._under(lease, record)
-        finally:
-            # Gone already where the work came to an outcome; otherwise others need not wait for it to expire.
+        except BaseException:
+            # The work came to no outcome, which would have given the lease back: nobody need wait for it to expire.
             with trio.move_on_after(_RELEASE_SECONDS, shield=True):
                 await self._sweep.store.release(lease)
+            raise
 
     def aborted(self) -> RepositoryReport:
         """How it stood when it was cancelled."""

@@ -1,4 +1,4 @@
-"""A good part of Python's standard library through a real llama.cpp server, which is killed and started again on the way."""
+"""A good part of Python's standard library through a real llama.cpp server, which is killed again and again."""
 
 from __future__ import annotations
 

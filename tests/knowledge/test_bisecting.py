@@ -218,7 +218,7 @@ async def test_nothing_more_is_asked_once_the_work_is_over() -> None:
 
 @pytest.mark.parametrize("error", [ConnectionRefused("x"), ContentRefused("x")])
 async def test_a_control_that_fails_is_the_failure(error: ProviderError) -> None:
-    async def buy(_: Sequence[str]) -> Any:
+    async def buy(texts: Sequence[str]) -> Any:
         raise error
 
     with pytest.raises(EmbedkitError) as caught:

@@ -20,6 +20,7 @@ from embedkit import (
     ProviderFailure,
     ProviderTimeout,
     StoreError,
+    Ticket,
     TransportClosed,
     is_provider_timeout,
 )
@@ -225,3 +226,24 @@ def test_every_embedkit_error_with_one_of_the_four_codes_is_a_timeout() -> None:
         assert is_provider_timeout(EmbedkitError("any", code=code))
     for other in (None, "ETIMEDOUT", 7, BaseException("ETIMEDOUT"), object()):
         assert not is_provider_timeout(other)
+
+
+@pytest.mark.parametrize("settlement", SETTLEMENTS)
+async def test_critical_sections_are_protected_from_keyboard_interrupt_and_provider_calls_are_not(
+    settlement: Settlement, autojump_clock: MockClock
+) -> None:
+    seen: dict[str, bool] = {}
+
+    def note(where: str) -> int:
+        seen[where] = trio.lowlevel.currently_ki_protected()
+        return 1
+
+    async def call(_: None) -> None:
+        note("call")
+        raise ProviderTimeout("late")
+
+    async with open_house(settlement, autojump_clock, capacity=lambda: note("offer and settlement")) as house:
+        with pytest.raises(ProviderTimeout):
+            await house.lane.run(call, Ticket(on_provider_timeout=lambda _: note("hook")))
+        house.check_over()
+    assert seen == {"offer and settlement": True, "hook": True, "call": False}

@@ -7,8 +7,8 @@ import trio
 from our_lanes import open_house
 from trio.testing import MockClock
 
-from embedkit import Circuit, ModelNotResident, ProviderBusy, ProviderTimeout
-from embedkit.providers.retry import ollama_policy, openai_compatible_policy
+from embedkit import Circuit, ModelNotResident, ProviderBusy, ProviderTimeout, QueueWaitExceeded
+from embedkit.providers.retry import INTERACTIVE_ATTEMPT_LIMIT, ollama_policy, openai_compatible_policy
 from embedkit.testing.stage import answers, fails
 
 
@@ -93,3 +93,59 @@ async def test_limits_of_successive_tickets_in_one_slot_are_each_their_own(autoj
         await after.back.wait()
         assert [caller.value is not None for caller in (*made, after)] == [True, True, False, True, False, True]
         assert [type(error) for error in heard] == [ProviderTimeout] * 2
+
+
+async def test_a_hint_of_the_engine_holds_back_its_whole_lane(autojump_clock: MockClock) -> None:
+    """It asked us to stay away, not one ticket: whoever sleeps, arrives or has its slot free waits for that instant."""
+    async with open_house("queue", autojump_clock, capacity=4, retry=openai_compatible_policy()) as house:
+        await trio.sleep(10.0)
+        warm = [await house.stage.park(name, answers(0.5)) for name in "VW"]  # two slots that will be asleep
+        busy = fails(ProviderBusy("later", retry_after=30.0))
+        asked = await house.stage.park("A", busy, answers(), priority="batch")
+        out = await house.stage.park("out", answers(5.0))
+        await trio.sleep(2.0)
+        behind = [await house.stage.park(name) for name in "BCD"]
+        late = await house.stage.park("late", deadline_at=20.0)
+        assert [caller.calls for caller in (*warm, *behind)] == [1, 1, 0, 0, 0]
+        for caller in (asked, out, late, *behind):
+            await caller.back.wait()
+        assert asked.began_at == [10.0, 41.0]
+        assert out.value == "out"
+        assert [caller.began_at for caller in behind] == [[41.0]] * 3
+        assert (type(late.error), late.back_at) == (QueueWaitExceeded, 20.0)
+        house.check_over()
+
+
+async def test_a_retry_without_a_hint_holds_back_nobody(autojump_clock: MockClock) -> None:
+    async with open_house(
+        "queue", autojump_clock, capacity=2, retry=openai_compatible_policy(draw=lambda: 1.0)
+    ) as house:
+        first = await house.stage.park("A", fails(ProviderBusy("later")), answers())
+        await trio.sleep(1.5)
+        second = await house.stage.park("B")
+        assert (first.calls, second.calls) == (1, 1)
+        await first.back.wait()
+        assert first.value == "A"
+
+
+async def test_the_policy_s_own_limit_is_for_people_without_a_deadline(autojump_clock: MockClock) -> None:
+    async with open_house("queue", autojump_clock, retry=openai_compatible_policy(draw=lambda: 1.0)) as house:
+        first = await house.stage.park("A", answers(99.0), answers(1.0))
+        await first.back.wait()
+        assert first.ended_at[0] == INTERACTIVE_ATTEMPT_LIMIT
+        assert first.value == "A"
+        second = await house.stage.park("B", answers(20.0), deadline_at=trio.current_time() + 50.0)
+        third = await house.stage.park("C", answers(20.0), timeout=2.0, priority="batch")
+        await second.back.wait()
+        assert second.value == "B"
+        await third.back.wait()
+        assert str(third.error) == "no complete answer within 2 s"
+
+
+async def test_whichever_limit_is_shorter_is_the_one_that_is_named(autojump_clock: MockClock) -> None:
+    async with open_house("queue", autojump_clock, retry=openai_compatible_policy(draw=lambda: 1.0)) as house:
+        for limit, named in ((90.0, "the retry policy's limit for an attempt of class interactive"), (3.0, "mine")):
+            caller = await house.stage.park("A", answers(99.0), timeout=limit, limit_name="mine")
+            await caller.back.wait()
+            seconds = min(limit, INTERACTIVE_ATTEMPT_LIMIT)
+            assert str(caller.error) == f"no complete answer within {seconds:g} s ({named})"

@@ -132,3 +132,30 @@ async def test_an_offer_to_a_lane_whose_nursery_has_ended_is_withdrawn(
             await house.lane.run(_never_called, Ticket())
         assert house.lane.statistics().totals.queued == 0
         house.check_over()
+
+
+async def test_waiting_for_a_drained_lane_can_be_cancelled_and_taken_up_again(autojump_clock: MockClock) -> None:
+    async with open_house("provider", autojump_clock) as house:
+        await house.stage.park("A", answers(5.0))
+        with trio.move_on_after(1.0) as before:
+            await house.lane.drained()
+        house.lane.close()
+        with trio.move_on_after(1.0) as while_out:
+            await house.lane.drained()
+        assert (before.cancelled_caught, while_out.cancelled_caught) == (True, True)
+        await house.lane.drained()
+        assert trio.current_time() == 5.0
+        house.check_over()
+
+
+@pytest.mark.parametrize("settlement", SETTLEMENTS)
+async def test_run_nowait_waits_for_its_slot_as_run_does(settlement: Settlement, autojump_clock: MockClock) -> None:
+    async with open_house(settlement, autojump_clock, max_queued=1) as house:
+        await house.stage.park("A", answers(5.0))
+        with trio.move_on_after(1.0) as scope:
+            await house.lane.run_nowait(_never_called, Ticket())
+        assert scope.cancelled_caught
+        assert house.endings == {"withdrawn": 1}
+        house.lane.close()
+        with pytest.raises(LaneClosed):
+            await house.lane.run_nowait(_never_called, Ticket())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from bad_lanes import BAD_LANES, LimiterLane, PlainLane, PlainQueueLane
+from bad_lanes import BAD_LANES, LimiterLane
+from plain_lane import PlainLane, PlainQueueLane
 
 from embedkit.testing import LawBroken, check_lane, judge_lane
 

@@ -40,6 +40,7 @@ def _check_failure(caller: Caller, kind: type[EmbedkitError], attribution: str, 
 @LAW.scenario("an answer after a wait and a retry", retry=UpTo(2))
 async def three_times(stage: Stage) -> None:
     """Each second is in one of the three."""
+    await trio.sleep(10.0)
     await stage.park("A", answers(3.0))
     second = await stage.park("B", fails(ProviderFailure("no"), 1.5), answers(2.5))
     await second.back.wait()
@@ -61,8 +62,9 @@ async def queue_caused(stage: Stage) -> None:
 async def eaten(stage: Stage) -> None:
     """It has its own name, makes no call, trips nothing; and freeing the lane later sends nothing."""
     heard: list[Exception] = []
+    await trio.sleep(10.0)  # the clock does not begin with the lane
     await stage.park("A", answers(5.0))
-    late = await stage.park("B", deadline_at=2.0, on_provider_timeout=heard.append)
+    late = await stage.park("B", deadline_at=12.0, on_provider_timeout=heard.append)
     behind = await stage.park("C")
     await behind.back.wait()
     stage.check_never_called(late, "had a deadline that the queue ate")
@@ -99,6 +101,7 @@ async def timed_out(stage: Stage) -> None:
 async def never_dispatched(stage: Stage) -> None:
     """Shed and withdrawn ones alike."""
     circuit = Circuit()
+    await trio.sleep(10.0)
     await stage.park("A", answers(9.0))
     shed = await stage.park("B", circuit=circuit)
     withdrawn = await stage.park("C")
@@ -109,6 +112,7 @@ async def never_dispatched(stage: Stage) -> None:
     await shed.back.wait()
     await withdrawn.back.wait()
     require(shed.ticket.clocks.provider_time == 0.0, f"B made no call; its clocks are {shed.ticket.clocks}")
+    require(shed.ticket.clocks.queue_wait >= 3.0, f"B waited for 3 s at least; its clocks are {shed.ticket.clocks}")
     _check_failure(withdrawn, TicketWithdrawn, "queue", 4.0, 0.0, 0.0)
 
 
