@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: demo test lint types types-with-trio-typing bench soak docs requirements clean
+.PHONY: demo test lint types types-with-trio-typing bench soak mutants mutation docs requirements clean
 
 demo: $(READY)
 	@$(BIN)/python -m benchmarks.demo
@@ -32,6 +32,15 @@ bench: $(READY)
 
 soak: $(READY)
 	$(BIN)/python -m pytest -m soak --soak
+
+# Each law's mutants, applied to a copy of the package, and the test that each must turn red.
+mutants: $(READY)
+	$(BIN)/python -m tests.laws.mutants
+
+# A general mutation run over admission/; hours.
+mutation: $(READY)
+	rm -rf build/mutation && mkdir -p build/mutation && cp -r embedkit tests pyproject.toml tests/laws/cosmic-ray.toml build/mutation
+	cd build/mutation && PATH="$(abspath $(BIN)):$$PATH" sh -c 'cosmic-ray init cosmic-ray.toml s.sqlite && cr-filter-operators s.sqlite cosmic-ray.toml && cosmic-ray exec cosmic-ray.toml s.sqlite && cr-report s.sqlite'
 
 docs: $(READY)
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

@@ -1,8 +1,8 @@
-"""One connection to one engine, as an httpx transport; part of the HTTP room.
+"""One connection to one engine; part of the HTTP room. h11 reads and writes HTTP, trio the socket.
 
-httpcore speaks HTTP over a stream that it is given, which is how its network backends work. Ours differs from its own
-in two things that a small request pays for: a request's head and body leave in one write, and no timer is set for each
-read and write, since the attempt's scope bounds them all. There is no pool: its owner has one request at a time.
+A small request is what most of an engine's clients send, and a general client spends more on one than the engine does:
+on locks, pools, timers and traces that a slot, which has one request at a time and one scope around it, has no use for.
+A request's head and body leave in one write.
 """
 
 from __future__ import annotations
@@ -10,138 +10,143 @@ from __future__ import annotations
 import select
 import ssl
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
-import httpcore
-import httpx
+import attrs
+import h11
 import trio
 
+_READ = 65_536
+Headers = list[tuple[str, str]]
 
-class SlotTransport(httpx.AsyncBaseTransport):
-    """At most one connection, opened by the first request, and again where the server has closed it meanwhile.
 
-    Args:
-        url: The engine's; only its scheme, host and port matter.
-        ssl_context: For ``https``.
+class TooLargeError(Exception):
+    """The reply's body is larger than its reader allows."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+@attrs.frozen
+class RawReply:
+    """A whole reply.
+
+    Attributes:
+        status: HTTP status.
+        headers: As they came, names in lower case.
+        body: Its bytes.
     """
 
-    def __init__(self, url: httpx.URL, ssl_context: ssl.SSLContext) -> None:
-        self._host = url.host
-        self._origin = httpcore.Origin(url.raw_scheme, url.raw_host, url.port or (443 if url.scheme == "https" else 80))
-        self._ssl_context = ssl_context if url.scheme == "https" else None
-        self._connection: httpcore.AsyncHTTP11Connection | None = None
+    status: int
+    headers: Sequence[tuple[bytes, bytes]] = attrs.field(repr=False)
+    body: bytes = attrs.field(repr=False)
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send ``request``, and give its reply once its head is there.
+
+class DirectConnection:
+    """A connection that is opened by the first request, and again where the server has closed it meanwhile.
+
+    Args:
+        host: Name or address.
+        port: Port.
+        ssl_context: Speaks TLS, where given.
+    """
+
+    def __init__(self, host: str, port: int, ssl_context: ssl.SSLContext | None) -> None:
+        self._host = host
+        self._port = port
+        self._ssl_context = ssl_context
+        self._http = h11.Connection(h11.CLIENT)
+        self._stream: trio.abc.Stream | None = None
+        self._socket: trio.socket.SocketType | None = None
+
+    async def exchange(self, method: str, target: str, headers: Headers, body: bytes, limit: int) -> RawReply:
+        """Send one request and read its whole reply.
+
+        Args:
+            method: ``GET``, ``POST``.
+            target: Path and query.
+            headers: All of them, the body's length included.
+            body: May be empty.
+            limit: Bytes of a body that are read at most.
 
         Raises:
             OSError: No connection could be opened.
-            httpcore.NetworkError: It broke.
-            httpcore.ProtocolError: What came is no HTTP.
+            trio.BrokenResourceError: It broke.
+            h11.RemoteProtocolError: What came is no HTTP, or is cut short.
+            TooLargeError: The body has more than ``limit`` bytes.
 
         Cancellation:
-            The connection is closed, or ``aclose`` closes it.
+            Half a request may have been sent: whoever gets it calls ``aclose``, as after every error.
         """
-        connection = await self._opened()
-        url = request.url
-        reply = await connection.handle_async_request(
-            httpcore.Request(
-                method=request.method,
-                url=httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-                headers=request.headers.raw,
-                content=request.stream,
-            )
-        )
-        return httpx.Response(reply.status, headers=reply.headers, stream=_Reply(reply))
+        stream = await self._opened()
+        http = self._http
+        sent = http.send(h11.Request(method=method, target=target, headers=headers)) or b""
+        if body:
+            sent += http.send(h11.Data(data=body)) or b""
+        # A server may refuse a request before it has read it, and its refusal can still be read.
+        with suppress(trio.BrokenResourceError):
+            await stream.send_all(sent + (http.send(h11.EndOfMessage()) or b""))
+        reply = await self._read(stream, limit)
+        if http.our_state is h11.DONE and http.their_state is h11.DONE:
+            http.start_next_cycle()
+        else:
+            await self.aclose()
+        return reply
 
     async def aclose(self) -> None:
-        """Close the connection, if there is one.
+        """Close the connection, if there is one, without a farewell: the peer is not waited for.
 
         Cancellation:
             It is closed all the same.
         """
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.aclose()
+        stream, self._stream, self._socket = self._stream, None, None
+        if stream is not None:
+            await trio.aclose_forcefully(stream)
 
-    async def _opened(self) -> httpcore.AsyncHTTP11Connection:
-        if self._connection is not None and (self._connection.is_closed() or self._connection.has_expired()):
+    async def _read(self, stream: trio.abc.Stream, limit: int) -> RawReply:
+        http = self._http
+        head: h11.Response | None = None
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            event = http.next_event()
+            if event is h11.NEED_DATA:
+                http.receive_data(bytes(await stream.receive_some(_READ)))
+            elif isinstance(event, h11.Data):
+                assert head is not None
+                size += len(event.data)
+                if size > limit:
+                    raise TooLargeError(head.status_code)
+                parts.append(bytes(event.data))
+            elif isinstance(event, h11.Response):
+                head = event
+            elif isinstance(event, h11.EndOfMessage):
+                assert head is not None
+                return RawReply(head.status_code, list(head.headers), parts[0] if len(parts) == 1 else b"".join(parts))
+            elif not isinstance(event, h11.InformationalResponse):
+                raise h11.RemoteProtocolError("the server hung up in place of a reply")
+
+    async def _opened(self) -> trio.abc.Stream:
+        if self._socket is not None and _is_readable(self._socket.fileno()):
+            # Nothing was asked, so what can be read of it is its end.
             await self.aclose()
-        if self._connection is None:
-            self._connection = httpcore.AsyncHTTP11Connection(self._origin, await self._stream())
-        return self._connection
+        if self._stream is None:
+            self._http = h11.Connection(h11.CLIENT)
+            plain = await trio.open_tcp_stream(self._host, self._port)
+            self._stream = plain if self._ssl_context is None else await self._secured(plain, self._ssl_context)
+            self._socket = plain.socket
+        return self._stream
 
-    async def _stream(self) -> _Stream:
-        plain = await trio.open_tcp_stream(self._host, self._origin.port)
-        if self._ssl_context is None:
-            return _Stream(plain, plain.socket)
-        secure = trio.SSLStream(plain, self._ssl_context, server_hostname=self._host, https_compatible=True)
+    async def _secured(self, plain: trio.SocketStream, context: ssl.SSLContext) -> trio.abc.Stream:
+        secure = trio.SSLStream(plain, context, server_hostname=self._host, https_compatible=True)
         try:
             await secure.do_handshake()
         except BaseException:
-            await trio.aclose_forcefully(secure)
+            await trio.aclose_forcefully(plain)
             raise
-        return _Stream(secure, plain.socket)
-
-
-class _Reply(httpx.AsyncByteStream):
-    """The body of a reply: httpcore's stream under httpx's type."""
-
-    def __init__(self, reply: httpcore.Response) -> None:
-        self._stream: Any = reply.stream
-
-    def __aiter__(self) -> Any:
-        return self._stream.__aiter__()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class _Stream(httpcore.AsyncNetworkStream):
-    """A trio stream for httpcore, which keeps what is written until it is asked to read."""
-
-    def __init__(self, stream: trio.abc.Stream, socket: trio.socket.SocketType) -> None:
-        self._inner = stream
-        self._socket = socket
-        self._held: list[bytes] = []
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Send what is held, then wait for bytes; ``b""`` at the end.
-
-        Cancellation:
-            Some of what was held may have been sent.
-        """
-        try:
-            if self._held:
-                held, self._held = b"".join(self._held), []
-                # A server may refuse a request before it has read it, and its refusal can still be read.
-                with suppress(trio.BrokenResourceError):
-                    await self._inner.send_all(held)
-            return bytes(await self._inner.receive_some(max_bytes))
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise httpcore.ReadError(str(error)) from error
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Keep ``buffer`` until the next ``read``; not a checkpoint.
-
-        Cancellation:
-            Never comes out.
-        """
-        if buffer:
-            self._held.append(buffer)
-
-    async def aclose(self) -> None:
-        """Close the socket, without a farewell: the peer is not waited for.
-
-        Cancellation:
-            It is closed all the same.
-        """
-        await trio.aclose_forcefully(self._inner)
-
-    def get_extra_info(self, info: str) -> Any:
-        """``is_readable``, which of an idle connection means that the server has closed it."""
-        return _is_readable(self._socket.fileno()) if info == "is_readable" else None
+        return secure
 
 
 def _is_readable(descriptor: int) -> bool:

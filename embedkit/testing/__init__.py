@@ -6,7 +6,7 @@
 - ``wait_until_queued`` and ``wait_until_in_flight``: "A is on the wire, B is queued", without polling.
 """
 
-from embedkit.testing.check import LawReport, Verdict, check_lane, judge_lane
+from embedkit.testing.check import LawReport, LawVerdict, check_lane, judge_lane
 from embedkit.testing.engine_memory import MemoryEngine, open_memory_engine
 from embedkit.testing.engine_rules import Behaviour, Rule
 from embedkit.testing.lane_contract import LaneContract
@@ -23,13 +23,13 @@ __all__ = [
     "LaneUnderTest",
     "LawBroken",
     "LawReport",
+    "LawVerdict",
     "MakeLane",
     "MemoryEngine",
     "ProviderContract",
     "Rule",
     "ScriptedEngine",
     "Settlement",
-    "Verdict",
     "check_lane",
     "judge_lane",
     "open_memory_engine",

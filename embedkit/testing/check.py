@@ -22,7 +22,7 @@ FOR_EVER = 100_000.0
 
 
 @attrs.frozen
-class Verdict:
+class LawVerdict:
     """One scenario under one schedule.
 
     Attributes:
@@ -52,10 +52,10 @@ class LawReport:
         verdicts: One for each scenario and seed.
     """
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[LawVerdict, ...]
 
     @property
-    def broken(self) -> tuple[Verdict, ...]:
+    def broken(self) -> tuple[LawVerdict, ...]:
         """Those that show a broken law."""
         return tuple(verdict for verdict in self.verdicts if verdict.broken is not None)
 
@@ -66,7 +66,7 @@ class LawReport:
 
     def __str__(self) -> str:
         """A line a law, then the first failure of each scenario that failed."""
-        first: dict[str, Verdict] = {}
+        first: dict[str, LawVerdict] = {}
         for verdict in self.broken:
             first.setdefault(verdict.scenario, verdict)
         return "\n\n".join(
@@ -110,11 +110,11 @@ def check_lane(
     return report
 
 
-def play(scenario: Scenario, make_lane: MakeLane, settlement: Settlement, seed: int) -> Verdict:
+def play(scenario: Scenario, make_lane: MakeLane, settlement: Settlement, seed: int) -> LawVerdict:
     """One scenario on a new lane."""
     production = _Production(scenario, make_lane, settlement)
     run_scenario(production.main, seed, production.watch)
-    return Verdict(scenario.law, scenario.name, seed, production.broken, str(production.trace))
+    return LawVerdict(scenario.law, scenario.name, seed, production.broken, str(production.trace))
 
 
 class _Production:

@@ -21,10 +21,10 @@ import struct
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-import h11
 import trio
 
 from embedkit.testing.engine_core import EngineCore, EngineReply, EngineScript, Job, OnLeave, Service
+from embedkit.testing.engine_http import HttpRequest, NotHttpError, RequestReader, response_head
 from embedkit.testing.engine_log import EngineLog
 from embedkit.testing.engine_rules import Rule
 from embedkit.testing.engine_wire import Base64
@@ -118,7 +118,7 @@ class ScriptedEngine:
         self.log.open_connections += 1
         try:
             await _Conversation(self._core, stream).run()
-        except (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError):
+        except (trio.BrokenResourceError, trio.ClosedResourceError, NotHttpError):
             pass  # the client is gone, or speaks no HTTP: its connection ends, and the engine does not
         finally:
             self.log.open_connections -= 1
@@ -131,19 +131,21 @@ class _Conversation:
     def __init__(self, core: EngineCore, stream: trio.SocketStream) -> None:
         self._core = core
         self._stream = stream
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
+        self._requests = RequestReader()
 
     async def run(self) -> None:
-        while True:
-            request = await self._next_event()
-            if not isinstance(request, h11.Request):
+        while (request := await self._next_request()) is not None:
+            asked = self._core.ask(request.method, request.target.partition("?")[0], request.headers, request.body)
+            if not await self._answer(asked) or request.is_last:
                 return
-            body = await self._body()
-            headers = {name.decode().lower(): value.decode() for name, value in request.headers}
-            asked = self._core.ask(request.method.decode(), request.target.decode().partition("?")[0], headers, body)
-            if not await self._answer(asked) or self._http.our_state is not h11.DONE:
-                return
-            self._http.start_next_cycle()
+
+    async def _next_request(self) -> HttpRequest | None:
+        while (request := self._requests.next()) is None:
+            data = await self._stream.receive_some(_READ)
+            if not data:
+                return None
+            self._requests.feed(data)
+        return request
 
     async def _answer(self, asked: Job | EngineReply) -> bool:
         """Send the reply; whether the connection is good for another request."""
@@ -191,44 +193,19 @@ class _Conversation:
     async def _until_client_leaves(self) -> None:
         try:
             while data := await self._stream.receive_some(_READ):
-                self._http.receive_data(data)
+                self._requests.feed(data)
         except trio.BrokenResourceError:
             pass  # a reset is one way of leaving
 
-    async def _next_event(self) -> object:
-        while True:
-            event = self._http.next_event()
-            if event is not h11.NEED_DATA:
-                return event
-            self._http.receive_data(await self._stream.receive_some(_READ))
-
-    async def _body(self) -> bytes:
-        parts: list[bytes] = []
-        while isinstance(event := await self._next_event(), h11.Data):
-            parts.append(bytes(event.data))
-        return b"".join(parts)
-
     async def _send_whole(self, reply: EngineReply) -> None:
         # In one write, as servers do for small replies.
-        await self._stream.send_all(self._head(reply) + self._events(reply.body))
+        await self._stream.send_all(response_head(reply.status, reply.headers, len(reply.body)) + reply.body)
 
     async def _send_part(self, reply: EngineReply) -> None:
         if reply.behaviour.sends != "nothing":
-            await self._stream.send_all(self._head(reply))
+            await self._stream.send_all(response_head(reply.status, reply.headers, len(reply.body)))
         if reply.behaviour.sends == "half":
             await self._stream.send_all(reply.body[: len(reply.body) // 2])
-
-    def _head(self, reply: EngineReply) -> bytes:
-        names = {name.lower() for name, _ in reply.headers}
-        headers = [*reply.headers, ("Content-Length", str(len(reply.body)))]
-        if "content-type" not in names:
-            headers.append(("Content-Type", "application/json"))
-        sent = self._http.send(h11.Response(status_code=reply.status, headers=headers))
-        return bytes(sent or b"")
-
-    def _events(self, body: bytes) -> bytes:
-        sent = bytes(self._http.send(h11.Data(data=body)) or b"") if body else b""
-        return sent + bytes(self._http.send(h11.EndOfMessage()) or b"")
 
 
 @asynccontextmanager

@@ -121,7 +121,7 @@ def test_a_probe_that_has_waited_for_its_turn_goes_before_people(passed: int) ->
 
 
 def test_a_probe_is_next_when_it_is_old() -> None:
-    order: Order[Item] = Order(max_age=30.0)
+    order: Order[Item] = Order()
     probe = Item("probe")
     order.add(probe, 0.0)
     order.add(Item("interactive"), 0.0)

@@ -106,6 +106,7 @@ async def test_closing_twice_and_draining_an_idle_lane(settlement: Settlement, a
 
 async def test_statistics_are_a_snapshot(autojump_clock: MockClock) -> None:
     async with open_house("queue", autojump_clock, capacity=3, reserve=1) as house:
+        await trio.sleep(3.0)
         await house.stage.park("wide", hangs(), weight=2, priority="batch", tenant="x")
         await house.stage.park("held", priority="batch", tenant="y")
         await trio.sleep(4.0)
@@ -159,3 +160,16 @@ async def test_run_nowait_waits_for_its_slot_as_run_does(settlement: Settlement,
         house.lane.close()
         with pytest.raises(LaneClosed):
             await house.lane.run_nowait(_never_called, Ticket())
+
+
+@pytest.mark.parametrize(("seconds", "order"), [(29.5, ["i1", "batch", "i2"]), (30.5, ["batch", "i1", "i2"])])
+async def test_a_lane_that_is_given_no_bounds_has_one_overtake_and_thirty_seconds(
+    seconds: float, order: list[str], autojump_clock: MockClock
+) -> None:
+    async with open_house("queue", autojump_clock) as house:
+        await house.stage.park("blocker", answers(seconds))
+        callers = [await house.stage.park("batch", priority="batch")]
+        callers += [await house.stage.park(name) for name in ("i1", "i2")]
+        for caller in callers:
+            await caller.back.wait()
+        house.stage.check_order("blocker", *order)

@@ -305,7 +305,7 @@ def test_an_address_that_cannot_be_used_is_refused_without_its_secrets(address: 
 
 def test_a_path_that_cannot_stand_in_an_address_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot stand in an address"):
-        HttpEndpoint("http://host").request("GET", "/models/a\nb", None)
+        HttpEndpoint("http://host").target("/models/a\nb")
 
 
 @pytest.mark.parametrize("value", ["Bearer a\nb", "Bearer ä", " Bearer x", "Bearer \x00"])
