@@ -41,8 +41,8 @@ from embedkit.sweep.progress import Progress
 from embedkit.sweep.sweep import open_sweep
 from embedkit.testing.scripted_engine import open_scripted_engine
 
-REQUESTS = 600
-ROUNDS = 7
+REQUESTS = 400
+ROUNDS = 5
 TASKS = (1, 16, 64)
 TEXT = "one short text, as a search has it"
 BATCH = [f"text number {number} of a batch, some words long" for number in range(32)]

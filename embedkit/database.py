@@ -42,8 +42,8 @@ _WRITER_CACHE_KIB = 16_384
 _READER_CACHE_KIB = 4_096
 # Bounds what a write-ahead file keeps on disk once a checkpoint has emptied it.
 _WAL_LIMIT_BYTES = 64 * 1024 * 1024
-# Pages (of 4 KiB: 64 MiB) after which a commit moves the write-ahead file into the database. SQLite's own 1,000 has a
-# cold sync write a quarter more bytes and stand still in fdatasync for a sixth of its time.
+# Pages (of 4 KiB: 64 MiB) after which a commit moves the write-ahead file into the database. With SQLite's own
+# 1,000 a cold sync writes a quarter more bytes, and its writer waits for the disk again and again.
 _WAL_PAGES = 16_384
 
 

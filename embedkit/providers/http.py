@@ -55,6 +55,7 @@ _CUT = (
     httpx.CloseError,
     httpx.RemoteProtocolError,
 )
+_JSON = (b"Content-Type", b"application/json")
 _BROKEN = (OSError, trio.BrokenResourceError, h11.RemoteProtocolError, httpx.HTTPError)
 _NOBODY_THERE = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
 
@@ -86,10 +87,9 @@ class HttpEndpoint:
         """
         self._base = _checked_base(base_url)
         self._headers = [
-            ("Host", self._base.netloc.decode("ascii")),
-            ("Accept", "application/json"),
-            ("Accept-Encoding", "identity"),
-            ("User-Agent", "embedkit"),
+            (b"Host", self._base.netloc),
+            (b"Accept-Encoding", b"identity"),
+            (b"User-Agent", b"embedkit"),
             *(_checked_header(name, value) for name, value in headers),
         ]
         self._trust_env = trust_env
@@ -123,7 +123,7 @@ class HttpEndpoint:
         """What a request with ``body`` carries."""
         if body is None:
             return self._headers
-        return [*self._headers, ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        return [*self._headers, _JSON, (b"Content-Length", b"%d" % len(body))]
 
     def new_connection(self) -> DirectConnection | ProxiedConnection:
         """A connection that has yet to be opened."""
@@ -246,11 +246,11 @@ def _checked_base(base_url: str) -> httpx.URL:
     return url
 
 
-def _checked_header(name: str, value: str) -> tuple[str, str]:
+def _checked_header(name: str, value: str) -> tuple[bytes, bytes]:
     # h11 would refuse it too, with the value in its message.
     if not value.isascii() or not value.isprintable() or value != value.strip():
         raise UsageError(f"the {name} header cannot carry its value: only printable ASCII, no blanks around it")
-    return name, value
+    return name.encode("ascii"), value.encode("ascii")
 
 
 def _joined(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -18,7 +18,7 @@ import h11
 import trio
 
 _READ = 65_536
-Headers = list[tuple[str, str]]
+Headers = list[tuple[bytes, bytes]]
 
 
 class TooLargeError(Exception):

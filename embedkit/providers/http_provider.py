@@ -122,19 +122,22 @@ class HttpProvider(ABC):
         Raises:
             ProviderError: the one that the reply stands for.
         """
-        asked = Asked(self._endpoint.peer, texts, datetime.now(UTC), self._api_key)
         if not 200 <= reply.status < 300:
-            raise failure_of(reply, asked)
+            raise failure_of(reply, self._asked(texts))
         try:
             document = load_json(reply.body)
-            failure = failure_inside(document, reply, asked)
-            if failure is not None:
-                raise failure
+            if isinstance(document, dict) and document.get("error"):
+                failure = failure_inside(document, reply, self._asked(texts))
+                if failure is not None:
+                    raise failure
             vectors = self.read_vectors(document, len(texts))
         except ResponseInvalid as error:
             raise _with_peer(error, reply.status, self._endpoint.peer) from None
         self.dimension = vectors.shape[1]
         return vectors
+
+    def _asked(self, texts: Sequence[str]) -> Asked:
+        return Asked(self._endpoint.peer, texts, datetime.now(UTC), self._api_key)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[Exchange]:

@@ -47,7 +47,8 @@ class Server:
 
         async with trio.open_nursery() as nursery:
             listeners = await trio.open_ssl_over_tcp_listeners(0, context, host="127.0.0.1", https_compatible=True)
-            self.port = listeners[0].transport_listener.socket.getsockname()[1]
+            listener: Any = listeners[0].transport_listener
+            self.port = listener.socket.getsockname()[1]
             nursery.start_soon(trio.serve_listeners, connection, listeners)
             yield f"https://localhost:{self.port}"
             nursery.cancel_scope.cancel()
