@@ -236,8 +236,10 @@ class Indexing:
     async def _admit(self, portion: Portion) -> dict[bytes, str]:
         """Switch what needs no purchase, and return the inputs that nobody has or is buying yet."""
         known = await self._store.known(self._record.tenant_id, portion.inputs)
-        known |= self._bought.intersection(portion.inputs)
         self._fenced |= await self._store.fenced(self._record.tenant_id, portion.inputs)
+        # From here to the end of the loop there is no checkpoint: what landed during the look-ups is known now, and what
+        # has not landed is waited for. An await in between would buy some inputs twice.
+        known |= self._bought.intersection(portion.inputs)
         ready: list[PreparedDocument] = []
         wanted: dict[bytes, str] = {}
         self.work.skipped["unreadable"] += len(portion.unreadable)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import select
 import ssl
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import attrs
@@ -59,7 +59,7 @@ class DirectConnection:
         self._ssl_context = ssl_context
         self._http = h11.Connection(h11.CLIENT)
         self._stream: trio.abc.Stream | None = None
-        self._socket: trio.socket.SocketType | None = None
+        self._is_readable: Callable[[], bool] | None = None
 
     async def exchange(self, method: str, target: str, headers: Headers, body: bytes, limit: int) -> RawReply:
         """Send one request and read its whole reply.
@@ -101,7 +101,7 @@ class DirectConnection:
         Cancellation:
             It is closed all the same.
         """
-        stream, self._stream, self._socket = self._stream, None, None
+        stream, self._stream, self._is_readable = self._stream, None, None
         if stream is not None:
             await trio.aclose_forcefully(stream)
 
@@ -129,14 +129,14 @@ class DirectConnection:
                 raise h11.RemoteProtocolError("the server hung up in place of a reply")
 
     async def _opened(self) -> trio.abc.Stream:
-        if self._socket is not None and _is_readable(self._socket.fileno()):
+        if self._is_readable is not None and self._is_readable():
             # Nothing was asked, so what can be read of it is its end.
             await self.aclose()
         if self._stream is None:
             self._http = h11.Connection(h11.CLIENT)
             plain = await trio.open_tcp_stream(self._host, self._port)
             self._stream = plain if self._ssl_context is None else await self._secured(plain, self._ssl_context)
-            self._socket = plain.socket
+            self._is_readable = _reader_of(plain.socket.fileno())
         return self._stream
 
     async def _secured(self, plain: trio.SocketStream, context: ssl.SSLContext) -> trio.abc.Stream:
@@ -149,11 +149,10 @@ class DirectConnection:
         return secure
 
 
-def _is_readable(descriptor: int) -> bool:
-    if descriptor < 0:
-        return True
+def _reader_of(descriptor: int) -> Callable[[], bool]:
+    """Says whether there is something to read, without waiting for it."""
     if sys.platform == "win32":
-        return bool(select.select([descriptor], [], [], 0)[0])
+        return lambda: bool(select.select([descriptor], [], [], 0)[0])
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
+    return lambda: bool(poll.poll(0))

@@ -60,7 +60,8 @@ class EngineLog:
     open_connections: int = 0
     busy_seconds: float = 0.0
     most_queued: int = 0
-    _changed: trio.Event = attrs.field(factory=trio.Event, repr=False)
+    # Made when somebody waits: most changes have nobody to tell.
+    _changed: trio.Event | None = attrs.field(default=None, init=False, repr=False)
 
     @property
     def requests(self) -> int:
@@ -98,8 +99,9 @@ class EngineLog:
 
     def changed(self) -> None:
         """Wake everybody who waits for something here."""
-        self._changed.set()
-        self._changed = trio.Event()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     async def wait_until(self, happened: Callable[[EngineLog], bool]) -> None:
         """Wait until ``happened`` holds; it is asked again after each change.
@@ -109,6 +111,8 @@ class EngineLog:
         """
         await trio.lowlevel.checkpoint()
         while not happened(self):
+            if self._changed is None:
+                self._changed = trio.Event()
             await self._changed.wait()
 
 
