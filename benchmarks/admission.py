@@ -34,6 +34,10 @@ async def _connect() -> AsyncGenerator[None]:
     yield None
 
 
+async def _never_ends(_: None) -> None:
+    await trio.sleep_forever()
+
+
 async def _one_checkpoint(_: None) -> None:
     await trio.lowlevel.checkpoint()
 
@@ -174,7 +178,7 @@ async def _waits_in_limiter(count: int) -> float:
 async def _waits_in_lane(count: int) -> float:
     async with trio.open_nursery() as nursery:
         lane = _lane(nursery, 1, max_queued=count)
-        nursery.start_soon(lane.run, lambda _: trio.sleep_forever(), Ticket())
+        nursery.start_soon(lane.run, _never_ends, Ticket())
         await trio.testing.wait_all_tasks_blocked()
         seconds = await _memory_of(count, lambda: lane.run(_one_checkpoint, Ticket()))
         nursery.cancel_scope.cancel()
@@ -215,7 +219,7 @@ async def _trip_queued(count: int) -> float:
             except Exception:
                 ended += 1
 
-        nursery.start_soon(lane.run, lambda _: trio.sleep_forever(), Ticket())
+        nursery.start_soon(lane.run, _never_ends, Ticket())
         await trio.testing.wait_all_tasks_blocked()
         async with trio.open_nursery() as callers:
             for _ in range(count):

@@ -6,6 +6,7 @@ Leaving its block closes the lanes, waits ``drain_timeout`` for calls that nobod
 
 from __future__ import annotations
 
+import contextvars
 import math
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -109,6 +110,7 @@ class Engine:
         self._given = providers
         self._open: dict[str, _Open] = {}
         self._closed = False
+        self._context = contextvars.copy_context()
         self._knowledge: SqliteStore | None = None
         self._opening_knowledge = trio.Lock()
 
@@ -279,17 +281,19 @@ class Engine:
         from embedkit.knowledge.store import SqliteStore
 
         async with self._opening_knowledge:
-            if self._knowledge is None:
+            store = self._knowledge
+            if store is None:
                 database = await self._stack.enter_async_context(open_database(self.settings.store.path, create=create))
                 store = SqliteStore(database)
                 await store.open()
                 on_disk = LedgerOnDisk(database)
                 await on_disk.reap()
-                # Not ``start``: it would wait for the task if it was cancelled itself, and the task is shielded.
-                self._scribes.start_soon(self._write_ledger, on_disk)
-                await self.nursery.start(self.probes.share, database)
-                self._knowledge = store
-        return self._knowledge
+                with trio.CancelScope(shield=True):  # all of these, or none: each is started once
+                    await self.nursery.start(self.probes.share, database)
+                    # Not ``start``: it would wait for the task, which is shielded, if the engine ended meanwhile.
+                    self._scribes.start_soon(self._write_ledger, on_disk)
+                    self._knowledge = store
+        return store
 
     async def _write_ledger(self, on_disk: LedgerOnDisk) -> None:
         # Shielded, and ended by ``end_writing``: what cancels the engine settles its calls, and that is written too.
@@ -356,7 +360,8 @@ class Engine:
     def _make(self, name: str) -> _Open:
         described = self.settings.provider(name)
         provider = self._given.get(name) or make_provider(self.settings, name, self._environ, None)
-        open_ = _Open(provider, self._way(name, described, provider))
+        # In the context of whoever opened the engine: the variables of the caller who comes first reach no provider.
+        open_ = _Open(provider, self._context.run(self._way, name, described, provider))
         self.probes.watch(
             Target(
                 name,

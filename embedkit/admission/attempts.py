@@ -44,6 +44,10 @@ class Retry(Protocol):
         """Seconds that one attempt may take at most, where the policy has a limit of its own."""
         ...
 
+    def stay_away(self, error: ProviderError) -> float | None:
+        """Seconds for which the engine asked everybody to stay away, whoever was told and whether it tries again."""
+        ...
+
 
 class NoRetry:
     """Every failure is final."""
@@ -55,6 +59,10 @@ class NoRetry:
         return None
 
     def attempt_limit(self, priority: str, *, has_deadline: bool) -> float | None:
+        """``None``."""
+        return None
+
+    def stay_away(self, error: ProviderError) -> float | None:
         """``None``."""
         return None
 
@@ -78,19 +86,20 @@ async def make_attempts(
     Cancellation:
         The attempt in progress was cut off; the ledger's row of it says so.
     """
-    while True:
+    while not ticket.aborted:
         result = await _attempt(ticket, connection, _limit(ticket, retry), ledger)
-        delay = _delay_before_next(ticket, result, retry)
+        if type(result) is not outcome.Error or not isinstance(result.error, ProviderError):
+            return result
+        away = retry.stay_away(result.error)
+        if away is not None:
+            hold(trio.current_time() + away)
+        delay = _delay_before_next(ticket, result.error, retry)
         if delay is None:
             return result
-        assert type(result) is outcome.Error
-        if getattr(result.error, "retry_after", None) is not None:
-            hold(trio.current_time() + delay)
         await _sleep(ticket, delay)
-        if ticket.aborted:
-            return None
         if _is_unwanted(ticket):
             return result
+    return None
 
 
 async def _attempt(ticket: Ticket, connection: object, limit: _Limit, ledger: Recorder) -> Result | None:
@@ -153,13 +162,11 @@ def _words(result: Result) -> tuple[str | None, int | None]:
     return code, getattr(error, "status", None)
 
 
-def _delay_before_next(ticket: Ticket, result: Result | None, retry: Retry) -> float | None:
-    if type(result) is not outcome.Error or not isinstance(result.error, ProviderError):
-        return None
-    if _is_unwanted(ticket):
+def _delay_before_next(ticket: Ticket, error: ProviderError, retry: Retry) -> float | None:
+    if ticket.aborted or _is_unwanted(ticket):
         return None
     delay = retry.next_delay(
-        result.error,
+        error,
         ticket.attempts,
         priority=ticket.priority,
         spent=ticket.retry_wait,
@@ -171,8 +178,8 @@ def _delay_before_next(ticket: Ticket, result: Result | None, retry: Retry) -> f
 
 
 def _is_unwanted(ticket: Ticket) -> bool:
-    """Whether another attempt would be for nobody: the caller has left, or the run's circuit is open."""
-    return ticket.caller is None or (ticket.circuit is not None and ticket.circuit.is_open)
+    """Whether another attempt would be for nobody: the caller has left it to itself, or the run's circuit is open."""
+    return (ticket.caller is None and not ticket.aborted) or (ticket.circuit is not None and ticket.circuit.is_open)
 
 
 async def _sleep(ticket: Ticket, delay: float) -> None:

@@ -25,11 +25,13 @@ calls, in between, are not.
 from __future__ import annotations
 
 import abc
+import contextvars
 import logging
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
 import attrs
@@ -119,6 +121,7 @@ class Lane(abc.ABC, Generic[C]):
         self._held_until = -math.inf
         # Trio's own, without the way to it, which costs more than the reading: a call reads it half a dozen times.
         self._clock = trio.lowlevel.current_clock()
+        self._context = contextvars.copy_context()
 
     @trio.lowlevel.enable_ki_protection
     async def run(self, call: Callable[[C], Awaitable[R]], ticket: Ticket) -> R:
@@ -232,8 +235,10 @@ class Lane(abc.ABC, Generic[C]):
             self._wake_idle()
         else:
             slot = Slot()
+            # The lane's own context, not that of the caller who happened to come first: callers' variables do not
+            # reach providers. Counted once it is there: the nursery may have ended.
+            self._context.run(partial(self._nursery.start_soon, self._work, slot, name=f"embedkit slot of {self.name}"))
             self._slots.add(slot)
-            self._nursery.start_soon(self._work, slot, name=f"embedkit slot of {self.name}")
 
     def _admit(self, ticket: Ticket) -> None:
         """Open the ticket's row; refuse what cannot be offered at all."""
@@ -333,9 +338,8 @@ class Lane(abc.ABC, Generic[C]):
         while True:
             if self._closed or len(self._slots) > self._room.capacity:
                 return None
-            ticket = self._take()
+            ticket = self._take(slot)
             if ticket is not None:
-                ticket.slot = slot
                 self.rouse()
                 return ticket
             slot.rest()
@@ -345,7 +349,7 @@ class Lane(abc.ABC, Generic[C]):
             else:
                 await self._sleep(slot)
 
-    def _take(self) -> Ticket | None:
+    def _take(self, slot: Slot) -> Ticket | None:
         """Choose, check, pop: one step. A ticket whose deadline has passed is withdrawn, though trio has not fired."""
         now = self._clock.current_time()
         if now < self._held_until:
@@ -354,6 +358,7 @@ class Lane(abc.ABC, Generic[C]):
             if ticket.deadline_at > now:
                 self._waiting.commit(ticket, now, self._room)
                 self._room.enter(ticket)
+                ticket.slot = slot
                 ticket.state = State.IN_FLIGHT
                 ticket.dispatched_at = now
                 assert ticket.row is not None

@@ -6,6 +6,8 @@ batch, then probe, but for three bounds.
 - The batch class has one *head*, chosen by deficit round robin between tenants; it stays head until it is dispatched
   or withdrawn. At most ``max_overtakes`` interactive tickets are dispatched before it, and none once it has been head
   for ``max_age`` seconds.
+- Age alone lets batch work pass a person once. Where a service takes longer than ``max_age`` every head is old when its
+  turn comes, and a person would otherwise wait for the whole backlog; ``max_overtakes`` still bounds what a head sees.
 - A head that only other batch work holds back (the ceiling) blocks nobody, and nobody who passes it then has overtaken
   it: the room was not for it.
 - A probe is passed by at most ``max_passes`` batch dispatches, or waits first in its class for ``max_age``; then it is
@@ -61,7 +63,9 @@ class Order(Generic[T]):
         self.max_age = max_age
         self.max_passes = max_passes
         self.overtakes_spent = 0
-        self._interactive: Queue[T] = OrderedDict()
+        # With what each came after: how many batch and probe tickets had been dispatched when it was added.
+        self._interactive: OrderedDict[T, int] = OrderedDict()
+        self._patient_dispatches = 0
         self._probes: Queue[T] = OrderedDict()
         self._tenants: OrderedDict[str | None, _Tenant[T]] = OrderedDict()
         # Whose turn of the round robin it is. A turn begins, and is paid for, when a tenant becomes first in the ring,
@@ -93,7 +97,7 @@ class Order(Generic[T]):
         """``ticket`` waits from now on, last in its class (and tenant)."""
         self._size += 1
         if ticket.priority == "interactive":
-            self._interactive[ticket] = None
+            self._interactive[ticket] = self._patient_dispatches
         elif ticket.priority == "probe":
             self._probes[ticket] = None
             if len(self._probes) == 1:
@@ -135,26 +139,30 @@ class Order(Generic[T]):
         elif ticket.priority == "batch":
             self._tenants[ticket.tenant].deficit -= ticket.weight
             self._passed += 1
+        if ticket.priority != "interactive":
+            self._patient_dispatches += 1
         self.remove(ticket, now)
 
     def _whose_turn(self, now: float, room: Room) -> T | None:
-        person = _first(self._interactive)
+        person, came_after = next(iter(self._interactive.items()), (None, 0))
         if self._head is None and not self._probes:
             return person
-        patient, insists = self._patient_turn(now, room)
+        may_insist_by_age = came_after == self._patient_dispatches
+        patient, insists = self._patient_turn(now, room, may_insist_by_age)
         if patient is None or person is None:
             return patient if person is None else person
         return patient if insists and not room.held_by_ceiling(patient) else person
 
-    def _patient_turn(self, now: float, room: Room) -> tuple[T | None, bool]:
+    def _patient_turn(self, now: float, room: Room, by_age: bool) -> tuple[T | None, bool]:
         """Of batch and probes, whose turn it is, and whether its bound lets no person pass it any more."""
         head, probe = self._head, _first(self._probes)
         if probe is not None:
-            due = self._passed >= self.max_passes or now - self._probe_since >= self.max_age
+            old = now - self._probe_since >= self.max_age
+            due = self._passed >= self.max_passes or old
             if due or head is None or room.held_by_ceiling(head):
-                return probe, due
-        spent = self._overtaken >= self.max_overtakes or now - self._head_since >= self.max_age
-        return head, spent
+                return probe, self._passed >= self.max_passes or (old and by_age)
+        old = now - self._head_since >= self.max_age
+        return head, self._overtaken >= self.max_overtakes or (old and by_age)
 
     def _new_first_probe(self, now: float) -> None:
         self._probe_since = now

@@ -28,11 +28,12 @@ class Slot:
         task: The slot's task, while it sleeps.
     """
 
-    __slots__ = ("_scope", "_was_cut", "task")
+    __slots__ = ("_is_out", "_scope", "_was_cut", "task")
 
     def __init__(self) -> None:
         self.task: trio.lowlevel.Task | None = None
         self._was_cut = False
+        self._is_out = False
         self._scope: trio.CancelScope | None = None
 
     def __enter__(self) -> Slot:
@@ -64,9 +65,11 @@ class Slot:
             self._scope.__enter__()
         elif deadline != self._scope.deadline:
             self._scope.deadline = deadline
+        self._is_out = True
         try:
             result = await _capture(call, connection)
         except BaseException as error:
+            self._is_out = False
             try:
                 was_cut = self._close(error)
             except Exception as beside:  # the call had a nursery of its own, and more than Cancelled came out of it
@@ -74,6 +77,7 @@ class Slot:
             if was_cut:
                 return None
             raise
+        self._is_out = False
         # An infinite deadline never passes. Asking about another may itself cancel the scope, if it has just passed:
         # then it is used up, and the answer stands.
         if self._was_cut or (deadline != math.inf and self._scope.cancel_called):
@@ -81,8 +85,8 @@ class Slot:
         return result
 
     def cut(self) -> None:
-        """End the attempt in progress."""
-        if self._scope is not None:
+        """End the attempt in progress, if there is one: whoever comes late must not hit the next."""
+        if self._is_out and self._scope is not None:
             self._was_cut = True
             self._scope.cancel()
 

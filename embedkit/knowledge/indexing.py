@@ -22,10 +22,11 @@ import attrs
 import trio
 
 from embedkit.activity.clocks import ZERO, Clocks
-from embedkit.errors import ContentRefused, EmbedkitError, StoreLocked
+from embedkit.errors import ContentRefused, EmbedkitError
 from embedkit.knowledge.bisecting import Bisection
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
 from embedkit.knowledge.documents import PreparedDocument
+from embedkit.knowledge.insisting import insist
 from embedkit.knowledge.preparing import Portion, portions, prepare
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from embedkit.knowledge.store import Store
 
 _PORTIONS_AHEAD = 2
-_WRITE_TRIES = 3
 _ROUNDS = 3
 
 
@@ -237,8 +237,8 @@ class Indexing:
         """Switch what needs no purchase, and return the inputs that nobody has or is buying yet."""
         known = await self._store.known(self._record.tenant_id, portion.inputs)
         self._fenced |= await self._store.fenced(self._record.tenant_id, portion.inputs)
-        # From here to the end of the loop there is no checkpoint: what landed during the look-ups is known now, and what
-        # has not landed is waited for. An await in between would buy some inputs twice.
+        # From here to the end of the loop there is no checkpoint: what landed during the look-ups is known now, and
+        # what has not landed is waited for. An await in between would buy some inputs twice.
         known |= self._bought.intersection(portion.inputs)
         ready: list[PreparedDocument] = []
         wanted: dict[bytes, str] = {}
@@ -345,14 +345,8 @@ class Indexing:
         transaction: Callable[[], Awaitable[tuple[int, list[PreparedDocument]]]],
         ready: Sequence[PreparedDocument],
     ) -> None:
-        """One transaction. A locked database is tried again with the vectors in hand: they are never bought again."""
-        for attempt in range(1, _WRITE_TRIES + 1):
-            try:
-                deleted, vanished = await transaction()
-                break
-            except StoreLocked:
-                if attempt == _WRITE_TRIES:
-                    raise
+        """One transaction, with the vectors in hand."""
+        deleted, vanished = await insist(transaction)
         self.work.deleted += deleted
         self.work.done += len(ready) - len(vanished)
         self._vanished.update(document.path for document in vanished)

@@ -83,6 +83,11 @@ class RetryTable:
         waits = self.retries_timeouts and priority == "interactive" and not has_deadline
         return INTERACTIVE_ATTEMPT_LIMIT if waits else None
 
+    def stay_away(self, error: ProviderError) -> float | None:
+        """The hint, up to the longest that is waited as given."""
+        hint = error.retry_after if isinstance(error, ProviderBusy) else None
+        return None if hint is None else min(hint, self.max_retry_after)
+
     def _delay(self, error: ProviderError, attempt: int, priority: str, has_deadline: bool) -> float | None:
         if priority == "probe":
             return None

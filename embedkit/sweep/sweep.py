@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,6 +18,7 @@ from embedkit.admission.circuit import Circuit
 from embedkit.admission.ticket import TimeoutHook
 from embedkit.engine import Engine
 from embedkit.errors import EmbedkitError, SpaceMismatch
+from embedkit.knowledge.insisting import insist
 from embedkit.settings import RepositorySettings, TenantSettings
 from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip, status_of
 from embedkit.sweep.progress import OnProgress, Progress
@@ -114,7 +116,7 @@ class Sweep:
             return
         async with self._claiming:
             try:
-                await self.store.claim_space(self.engine.space_of(dimension))
+                await insist(partial(self.store.claim_space, self.engine.space_of(dimension)))
             except SpaceMismatch as error:
                 # Not one repository's trouble but everybody's: the run ends, and says so.
                 self._mismatch = error

@@ -26,6 +26,7 @@ class SlowOrder:
         self.credit: dict[str | None, int] = {}
         self.visited = False
         self.quantum = 1
+        self.passed_people: list[Waiting] = []
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -84,13 +85,17 @@ class SlowOrder:
     def turn(self, now: float, room: Room) -> Waiting | None:
         """Whose turn it is, whether it fits or not."""
         person, head, probe = self.first("interactive"), self.head, self.first_probe
-        probe_is_due = probe is not None and (self.passed >= self.max_passes or now - self.probe_since >= self.max_age)
-        head_is_due = self.overtaken >= self.max_overtakes or now - self.head_since >= self.max_age
+        probe_is_old = now - self.probe_since >= self.max_age
+        head_is_old = now - self.head_since >= self.max_age
+        probe_is_due = probe is not None and (self.passed >= self.max_passes or probe_is_old)
+        by_age = person not in self.passed_people
+        probe_insists = self.passed >= self.max_passes or (probe_is_old and by_age)
+        head_insists = self.overtaken >= self.max_overtakes or (head_is_old and by_age)
         queue: list[Waiting | None] = []
         # Those whose bound is spent go first, unless what they lack is not theirs to take.
-        if probe_is_due and probe is not None and not room.held_by_ceiling(probe):
+        if probe_is_due and probe is not None and probe_insists and not room.held_by_ceiling(probe):
             queue.append(probe)
-        if head is not None and head_is_due and not probe_is_due and not room.held_by_ceiling(head):
+        if head is not None and head_insists and not probe_is_due and not room.held_by_ceiling(head):
             queue.append(head)
         queue.append(person)
         if probe_is_due or (head is not None and room.held_by_ceiling(head)):
@@ -109,4 +114,6 @@ class SlowOrder:
         if ticket.priority == "batch":
             self.credit[ticket.tenant] -= ticket.weight
             self.passed += 1
+        if ticket.priority != "interactive":
+            self.passed_people = [other for other in self.waiting if other.priority == "interactive"]
         self.remove(ticket, now)

@@ -63,6 +63,9 @@ class RetryBusy:
     def next_delay(self, error: ProviderError, attempt: int, **_: Any) -> float | None:
         return 1.0 if isinstance(error, ProviderBusy) and attempt < ATTEMPTS else None
 
+    def stay_away(self, error: Exception) -> float | None:
+        return None
+
     def attempt_limit(self, priority: str, **_: Any) -> float | None:
         return None
 

@@ -27,6 +27,10 @@ class UpTo:
         """See ``Retry.next_delay``."""
         return self.delay if attempt < self.attempts else None
 
+    def stay_away(self, error: ProviderError) -> float | None:
+        """``None``."""
+        return None
+
     def attempt_limit(self, priority: str, *, has_deadline: bool) -> float | None:
         """``None``."""
         return None
