@@ -10,6 +10,7 @@ nursery that the caller can see::
 from embedkit.activity.clocks import Clocks
 from embedkit.activity.ledger import Ledger
 from embedkit.activity.recorder import Listener
+from embedkit.admission.attempts import NoRetry, Retry
 from embedkit.admission.budget_lane import BudgetLane
 from embedkit.admission.capacity_lane import CapacityLane
 from embedkit.admission.circuit import Circuit
@@ -99,6 +100,7 @@ __all__ = [
     "Listener",
     "ModelNotResident",
     "ModelSettings",
+    "NoRetry",
     "PanelMember",
     "ProbeSettings",
     "Progress",
@@ -114,6 +116,7 @@ __all__ = [
     "RepositoryReport",
     "RepositorySettings",
     "ResponseInvalid",
+    "Retry",
     "Settings",
     "SettingsError",
     "SourceError",

@@ -25,7 +25,7 @@ from embedkit.admission.probe_call import Target
 from embedkit.admission.probe_rules import Verdict, engine_key
 from embedkit.admission.ticket import Ids, Priority, Ticket, TimeoutHook
 from embedkit.admission.unqueued import Unqueued
-from embedkit.errors import SpaceMismatch, UsageError
+from embedkit.errors import QueueWaitExceeded, SpaceMismatch, UsageError
 from embedkit.knowledge.model import Space
 from embedkit.knowledge.ranking import CANDIDATES, fuse
 from embedkit.providers.catalogue import lane_class, make_provider, make_retry, max_inputs
@@ -174,14 +174,17 @@ class Engine:
             A queued ticket has left the lane and was never sent. A dispatched one is detached or aborted, as its lane's
             kind says.
         """
+        deadline_at = math.inf if deadline is None else trio.current_time() + deadline
         open_ = self._provider(provider)
-        await self._check(open_)
+        with trio.move_on_at(deadline_at):
+            await self._check(open_)
+        if not open_.checked.is_set():
+            raise QueueWaitExceeded(f"provider {open_.provider.name}: the deadline passed before anything was sent")
         limit = self.settings.timeout_for(open_.provider.name, timeout)
         if isinstance(open_.way, Unqueued):
             circuit = on_provider_timeout = None
         elif on_provider_timeout is None and circuit is not None:
             on_provider_timeout = circuit.trip
-        deadline_at = math.inf if deadline is None else trio.current_time() + deadline
 
         async def buy(some: Sequence[str]) -> tuple[NDArray[np.float32], Ticket]:
             ticket = Ticket(
@@ -453,7 +456,7 @@ async def open_engine(
     ledger = Ledger()
     if recorder is not None:
         ledger.attach(recorder)
-    body_error: Exception | None = None
+    body_error: BaseException | None = None
     async with AsyncExitStack() as stack:
         try:
             # The ledger's writer outlives the slots: it writes down how they ended.
@@ -473,8 +476,11 @@ async def open_engine(
                         )
                         try:
                             yield engine
-                        except Exception as error:
-                            # Kept aside, so that the nursery does not wrap the caller's own error in a group.
+                        except BaseException as error:
+                            # Kept aside, so that the nursery does not wrap the block's own error in a group. What holds
+                            # Cancelled is the nursery's business.
+                            if _holds_cancelled(error):
+                                raise
                             body_error = error
                         finally:
                             engine.close()
@@ -487,9 +493,16 @@ async def open_engine(
         except BaseExceptionGroup as group:
             if body_error is None:
                 raise
-            raise BaseExceptionGroup("the block and the engine failed", [body_error, group]) from None
+            if group.split(trio.Cancelled)[1] is not None:
+                raise BaseExceptionGroup("the block and the engine failed", [body_error, group]) from None
         if body_error is not None:
             raise body_error
+
+
+def _holds_cancelled(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(trio.Cancelled) is not None
+    return isinstance(error, trio.Cancelled)
 
 
 def _stacked(vectors: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:

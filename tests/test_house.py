@@ -32,8 +32,7 @@ FLOORS = (
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 # Which rooms, or files, may import a library at all.
-HTTP_ROOM = ("providers/http.py", "providers/http_connection.py", "providers/http_proxy.py")
-AT_HOME = {"httpx": HTTP_ROOM, "h11": HTTP_ROOM, "cattrs": ("settings/",)}
+AT_HOME = {"httpx": ("providers/http.py",), "cattrs": ("settings/",)}
 
 # Files that decide and do not act, besides those whose docstring says "Pure".
 PURE = (

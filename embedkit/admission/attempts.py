@@ -113,7 +113,10 @@ async def _attempt(ticket: Ticket, connection: object, limit: _Limit, ledger: Re
     code: str | None = "ABORTED"
     status: int | None = None
     try:
-        result = await ticket.slot.attempt(ticket.call, connection, started + limit.seconds)
+        # A listener may have cancelled the caller just now: then there is nobody to make the call for.
+        result = None
+        if not ticket.aborted:
+            result = await ticket.slot.attempt(ticket.call, connection, started + limit.seconds)
         if ticket.aborted:
             result = _after_abort(result)
         elif result is None:
@@ -186,11 +189,11 @@ async def _sleep(ticket: Ticket, delay: float) -> None:
     """Sleep between attempts. A trip of the circuit, or the caller's leaving, ends the sleep."""
     assert ticket.slot is not None
     ticket.slot.rest()
-    began = trio.current_time()
+    ticket.paused_at = trio.current_time()
     ticket.pause = trio.CancelScope()
     try:
         with ticket.pause:
             await trio.sleep(delay)
     finally:
-        ticket.pause = None
-        ticket.retry_wait += trio.current_time() - began
+        ticket.retry_wait += trio.current_time() - ticket.paused_at
+        ticket.pause = ticket.paused_at = None

@@ -100,6 +100,8 @@ class Lane(abc.ABC, Generic[C]):
         provider: str = "unknown",
         model: str = "unknown",
     ) -> None:
+        if max_queued < 1 or reserve < 0:
+            raise UsageError(f"lane {name}: max_queued must be at least 1, reserve at least 0: {max_queued}, {reserve}")
         self.name = name
         self.provider = provider
         self.model = model
@@ -200,7 +202,8 @@ class Lane(abc.ABC, Generic[C]):
         self._closed = True
         for ticket in tuple(self._waiting):
             error = LaneClosed(f"lane {self.name} closed while the ticket was queued")
-            error.__cause__ = cause
+            # What ended the lane, unless it is Cancelled or an interrupt: those are nobody's cause.
+            error.__cause__ = cause if isinstance(cause, Exception) else None
             self.shed(ticket, error)
         while self._idle:
             self._wake_idle()
@@ -279,14 +282,16 @@ class Lane(abc.ABC, Generic[C]):
         self._waiting.add(ticket, ticket.offered_at)
         try:
             self.rouse()
-        except BaseException:  # the nursery has ended before its lane: nobody will ever take it
+        except RuntimeError as error:  # trio's word for it: nobody will ever take the ticket
             ticket.caller = None
             self._withdraw(ticket)
-            raise
+            raise LaneClosed(f"lane {self.name}: its nursery has ended before it") from error
 
     @trio.lowlevel.enable_ki_protection
     def _abort(self, ticket: Ticket) -> trio.lowlevel.Abort:
         """The caller is being cancelled: trio runs this inside ``cancel()``, or at the take of a passed deadline."""
+        if ticket.state is State.SETTLED:
+            return trio.lowlevel.Abort.FAILED  # its outcome is on its way, in this very step
         ticket.caller = None
         if ticket.state is State.QUEUED:
             ticket.parting = self._withdraw(ticket)
@@ -336,12 +341,15 @@ class Lane(abc.ABC, Generic[C]):
     async def _next(self, slot: Slot) -> Ticket | None:
         """The next ticket, already dispatched; ``None`` when the slot is to end. Parks only if there is neither."""
         while True:
-            if self._closed or len(self._slots) > self._room.capacity:
+            if self._closed:
                 return None
             ticket = self._take(slot)
             if ticket is not None:
                 self.rouse()
                 return ticket
+            # Only now: one that ended before it looked would leave an idle lane waiting for the next to come up.
+            if len(self._slots) > self._room.capacity:
+                return None
             slot.rest()
             if self._clock.current_time() < self._held_until:
                 with trio.move_on_at(self._held_until):
@@ -381,8 +389,8 @@ class Lane(abc.ABC, Generic[C]):
         """The engine asked us to stay away until then: nothing is dispatched before. Idle slots wake by themselves."""
         self._held_until = max(self._held_until, until)
 
-    def _wake_idle(self) -> None:
-        slot, _ = self._idle.popitem(last=True)
+    def _wake_idle(self, *, last: bool = True) -> None:
+        slot, _ = self._idle.popitem(last=last)
         assert slot.task is not None
         trio.lowlevel.reschedule(slot.task)
 
@@ -456,6 +464,12 @@ class Lane(abc.ABC, Generic[C]):
     def _refresh_capacity(self) -> None:
         if self._read_capacity is not None:
             self._room.capacity = _checked_capacity(self.name, self._read_capacity())
+            self._retire_surplus()
+
+    def _retire_surplus(self) -> None:
+        """Wake idle slots that are too many; they end unless there is work for them. The longest idle go first."""
+        for _ in range(min(len(self._slots) - self._room.capacity, len(self._idle))):
+            self._wake_idle(last=False)
 
     def _reread_capacity(self) -> None:
         # A capacity that cannot be read stays what it was here: its error belongs to the next offer, which raises it,

@@ -109,6 +109,7 @@ class Ticket:
     slot: Slot | None = attrs.field(init=False, repr=False, default=None)
     # Around a sleep between attempts, while there is one.
     pause: trio.CancelScope | None = attrs.field(init=False, repr=False, default=None)
+    paused_at: float | None = attrs.field(init=False, default=None)
 
     def abort_call(self) -> None:
         """End the call that is out: close its transport, or end the sleep before its next attempt."""
@@ -122,7 +123,6 @@ class Ticket:
     def measure(self, now: float) -> Clocks:
         """The three times of a ticket that ends at ``now``: each second is in exactly one of them."""
         if self.state is State.IN_FLIGHT:
-            return Clocks(
-                self.dispatched_at - self.offered_at, now - self.dispatched_at - self.retry_wait, self.retry_wait
-            )
+            retry_wait = self.retry_wait + (0.0 if self.paused_at is None else now - self.paused_at)
+            return Clocks(self.dispatched_at - self.offered_at, now - self.dispatched_at - retry_wait, retry_wait)
         return Clocks(now - self.offered_at, 0.0, 0.0)

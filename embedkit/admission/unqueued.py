@@ -63,6 +63,7 @@ class Unqueued(Generic[C]):
         self._idle: list[tuple[C, AsyncExitStack]] = []
         self._closed = False
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self, call: Callable[[C], Awaitable[R]], ticket: Ticket) -> R:
         """Make the call at once, on a connection of its own, and return what it returned.
 

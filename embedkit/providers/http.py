@@ -1,16 +1,19 @@
-"""The HTTP room: one connection for one slot. What HTTP, TLS and proxies raise ends here, as one of our errors.
+"""The HTTP room: one connection for one slot, over httpx, whose errors and types end here.
 
-Theory of operation. The lane is the only queue, so an exchange never has more than one request, and needs one
-connection and no pool: a pool wedges for good when requests are cancelled while they wait for a connection
-(encode/httpcore#1093). No redirect is followed, no cookie kept, and no environment looked up unless asked for; only
-behind a proxy does httpx itself speak (``http_proxy``).
+Theory of operation. The lane is the only queue, so an exchange never has more than one request, and httpx's
+pool holds at most one connection. The requests go to httpx's *transport*: its client adds redirects, cookies,
+content decoding and environment lookups that an engine never needs, and costs a third of the requests a
+second.
 
-Deadlines are trio's scopes; no timer is set here. When a request does not end well, in whatever phase, its connection
-is closed with it: nothing of it may reach the next request.
+Deadlines are trio's scopes, therefore every httpx timeout stays unset. When a request does not end well, in
+whatever phase, the whole transport is thrown away with its connection: what a pool makes of a cancelled
+request is its own affair (in encode/httpcore#1093 it wedges for good), and none of it may reach the next
+request.
 
-A connection that the server closed while it was idle is seen before anything is written, since its socket is readable,
-and a new one is opened in the same attempt. If the close arrives while the request is being written, nobody can prove
-that the engine did not read it: that is ``TransportClosed``, and the retry policy's to judge.
+A connection that the server closed while it was idle is seen before anything is written (httpcore asks the
+socket whether it is readable), and a new one is opened in the same attempt. If the close arrives while the
+request is being written, nobody can prove that the engine did not read it: that is ``TransportClosed``, and
+the retry policy's to judge.
 """
 
 from __future__ import annotations
@@ -18,12 +21,10 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-import h11
 import httpx
 import trio
 
@@ -37,26 +38,10 @@ from embedkit.errors import (
     UsageError,
 )
 from embedkit.providers.exchange import Exchange, Method, Reply
-from embedkit.providers.http_connection import DirectConnection, Headers, TooLargeError
-
-if TYPE_CHECKING:
-    from embedkit.providers.http_proxy import ProxiedConnection
 
 MAX_RESPONSE_BYTES = 256 * 2**20
 
-# What a connection raises: httpx's words come from behind a proxy. One that broke while it was opened is TLS's, or the
-# system's; one that breaks under a request is cut.
-_NOT_OPENED = (OSError, httpx.ConnectError)
-_CUT = (
-    trio.BrokenResourceError,
-    h11.RemoteProtocolError,
-    httpx.ReadError,
-    httpx.WriteError,
-    httpx.CloseError,
-    httpx.RemoteProtocolError,
-)
-_JSON = (b"Content-Type", b"application/json")
-_BROKEN = (OSError, trio.BrokenResourceError, h11.RemoteProtocolError, httpx.HTTPError)
+_LIMITS = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None)
 _NOBODY_THERE = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
 
 
@@ -87,9 +72,10 @@ class HttpEndpoint:
         """
         self._base = _checked_base(base_url)
         self._headers = [
-            (b"Host", self._base.netloc),
-            (b"Accept-Encoding", b"identity"),
-            (b"User-Agent", b"embedkit"),
+            ("Host", self._base.netloc.decode("ascii")),
+            ("Accept", "application/json"),
+            ("Accept-Encoding", "identity"),
+            ("User-Agent", "embedkit"),
             *(_checked_header(name, value) for name, value in headers),
         ]
         self._trust_env = trust_env
@@ -103,40 +89,33 @@ class HttpEndpoint:
         """``host:port``."""
         return peer_of(self._base)
 
-    def target(self, path: str) -> str:
-        """What stands in the request line for ``path`` below the base address.
+    def request(self, method: Method, path: str, body: bytes | None) -> httpx.Request:
+        """The request for ``path`` below the base address."""
+        url, headers = self._url(path), self._headers
+        if body is None:
+            return httpx.Request(method, url, headers=headers)
+        headers = [*headers, ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        return httpx.Request(method, url, headers=headers, stream=_Body(body))
 
-        Raises:
-            UsageError: It cannot stand in an address.
-        """
-        # Parsing an address costs as much as a good part of a request, and there are two or three paths.
-        target = self._targets.get(path)
-        if target is None:
+    def new_transport(self) -> httpx.AsyncHTTPTransport:
+        """A transport with room for one connection, which it has yet to open."""
+        return httpx.AsyncHTTPTransport(
+            verify=self._ssl_context, trust_env=self._trust_env, limits=_LIMITS, proxy=self._proxy
+        )
+
+    def _url(self, path: str) -> httpx.URL:
+        # Parsing an address costs as much as the rest of a request's making, and there are two or three
+        # paths.
+        url = self._urls.get(path)
+        if url is None:
             try:
-                url = httpx.URL(str(self._base) + path)
+                url = self._urls[path] = httpx.URL(str(self._base) + path)
             except httpx.InvalidURL:
                 raise UsageError(f"engine {self.peer}: {path[:100]!r} cannot stand in an address") from None
-            target = self._targets[path] = url.raw_path.decode("ascii")
-        return target
-
-    def headers(self, body: bytes | None) -> Headers:
-        """What a request with ``body`` carries."""
-        if body is None:
-            return self._headers
-        return [*self._headers, _JSON, (b"Content-Length", b"%d" % len(body))]
-
-    def new_connection(self) -> DirectConnection | ProxiedConnection:
-        """A connection that has yet to be opened."""
-        if self._proxy is not None:
-            from embedkit.providers.http_proxy import ProxiedConnection
-
-            return ProxiedConnection(self._base, self._proxy, self._ssl_context)
-        secure = self._base.scheme == "https"
-        port = self._base.port or (443 if secure else 80)
-        return DirectConnection(self._base.host, port, self._ssl_context if secure else None)
+        return url
 
     @cached_property
-    def _targets(self) -> dict[str, str]:
+    def _urls(self) -> dict[str, httpx.URL]:
         return {}
 
     @cached_property
@@ -158,12 +137,31 @@ class HttpEndpoint:
         return httpx.Proxy(address) if address and not proxy_bypass(self._base.host) else None
 
 
+class _Body(httpx.AsyncByteStream):
+    """A request's body, in one part.
+
+    httpx's own is an async generator, which a request that is cancelled while it writes leaves to the garbage
+    collector half-way, and trio rightly warns of it.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._parts = [body]
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._parts:
+            raise StopAsyncIteration
+        return self._parts.pop()
+
+
 class HttpExchange:
     """See ``Exchange``. Make one with ``open_exchange``."""
 
     def __init__(self, endpoint: HttpEndpoint) -> None:
         self._endpoint = endpoint
-        self._connection: DirectConnection | ProxiedConnection | None = None
+        self._transport: httpx.AsyncHTTPTransport | None = None
         self.peer = endpoint.peer
 
     async def send(self, method: Method, path: str, body: bytes | None = None) -> Reply:
@@ -173,32 +171,17 @@ class HttpExchange:
             The connection is closed before Cancelled leaves; nothing is known of what the engine goes on
             doing.
         """
-        endpoint = self._endpoint
-        target = endpoint.target(path)
-        if self._connection is None:
-            self._connection = endpoint.new_connection()
+        request = self._endpoint.request(method, path, body)
+        if self._transport is None:
+            self._transport = self._endpoint.new_transport()
         try:
-            raw = await self._connection.exchange(
-                method, target, endpoint.headers(body), body or b"", endpoint.max_response_bytes
-            )
-        except TooLargeError as error:
-            await self.aclose()
-            message = f"engine {self.peer}: the reply is larger than {endpoint.max_response_bytes} bytes"
-            raise ResponseInvalid(message, status=error.status) from None
-        except _BROKEN as error:
+            return await self._roundtrip(self._transport, request)
+        except httpx.HTTPError as error:
             await self.aclose()
             raise _named(error, self.peer) from error
         except BaseException:
             await self.aclose()
             raise
-        headers = _joined(raw.headers)
-        encoding = headers.get("content-encoding", "identity")
-        if encoding != "identity":
-            raise ResponseInvalid(
-                f"engine {self.peer}: the reply is encoded as {encoding[:40]!r}, which was not asked for",
-                status=raw.status,
-            )
-        return Reply(raw.status, headers, raw.body)
 
     async def aclose(self) -> None:
         """Close the connection, if there is one.
@@ -206,10 +189,55 @@ class HttpExchange:
         Cancellation:
             Shielded: closing a socket does not wait for its peer.
         """
-        connection, self._connection = self._connection, None
-        if connection is not None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
             with trio.CancelScope(shield=True):
-                await connection.aclose()
+                await transport.aclose()
+
+    async def _roundtrip(self, transport: httpx.AsyncHTTPTransport, request: httpx.Request) -> Reply:
+        response = await transport.handle_async_request(request)
+        body = await self._read(transport, response)
+        headers = dict(response.headers)
+        encoding = headers.get("content-encoding", "identity")
+        if encoding != "identity":
+            raise ResponseInvalid(
+                f"engine {self.peer}: the reply is encoded as {encoding[:40]!r}, which was not asked for",
+                status=response.status_code,
+            )
+        return Reply(response.status_code, headers, body)
+
+    async def _read(self, transport: httpx.AsyncHTTPTransport, response: httpx.Response) -> bytes:
+        parts: list[bytes] = []
+        size, limit = 0, self._endpoint.max_response_bytes
+        stream = response.stream
+        assert isinstance(stream, httpx.AsyncByteStream)
+        try:
+            async for part in stream:
+                size += len(part)
+                if size > limit:
+                    # Leaving the loop would leave three async generators to the garbage collector. With the
+                    # socket closed under them they run into its end by themselves, at most one read buffer
+                    # later.
+                    parts.clear()
+                    await transport.aclose()
+                else:
+                    parts.append(part)
+        except httpx.HTTPError as error:
+            if size > limit:
+                raise self._too_large(response.status_code) from error
+            raise
+        finally:
+            with trio.CancelScope(shield=True):
+                await stream.aclose()
+        if size > limit:
+            raise self._too_large(response.status_code)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _too_large(self, status: int) -> ResponseInvalid:
+        return ResponseInvalid(
+            f"engine {self.peer}: the reply is larger than {self._endpoint.max_response_bytes} bytes",
+            status=status,
+        )
 
 
 @asynccontextmanager
@@ -246,31 +274,22 @@ def _checked_base(base_url: str) -> httpx.URL:
     return url
 
 
-def _checked_header(name: str, value: str) -> tuple[bytes, bytes]:
+def _checked_header(name: str, value: str) -> tuple[str, str]:
     # h11 would refuse it too, with the value in its message.
     if not value.isascii() or not value.isprintable() or value != value.strip():
         raise UsageError(f"the {name} header cannot carry its value: only printable ASCII, no blanks around it")
-    return name.encode("ascii"), value.encode("ascii")
+    return name, value
 
 
-def _joined(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Names in lower case; values of a name that comes twice are joined with a comma."""
-    joined: dict[str, str] = {}
-    for raw_name, raw_value in headers:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        joined[name] = f"{joined[name]}, {value}" if name in joined else value
-    return joined
-
-
-def _named(error: Exception, peer: str) -> ProviderError:
+def _named(error: httpx.HTTPError, peer: str) -> ProviderError:
     """The one error of ours that says what ``error`` was."""
     causes = list(_causes(error))
     numbers = {cause.errno for cause in causes if isinstance(cause, OSError)}
     if errno.ETIMEDOUT in numbers:
         return ProviderTimeout(f"engine {peer}: the operating system gave up waiting for it")
-    if isinstance(error, _NOT_OPENED) or any(isinstance(cause, ssl.SSLError) for cause in causes):
+    if isinstance(error, httpx.ConnectError):
         return _named_connect(peer, causes, numbers)
-    if isinstance(error, _CUT):
+    if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError | httpx.RemoteProtocolError):
         return TransportClosed(f"engine {peer}: the connection broke before the end of the reply")
     return ProviderFailure(f"engine {peer}: no reply ({type(error).__name__})")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from embedkit.errors import EmbedkitError, SourceError, StoreError, UsageError
+from embedkit.errors import EmbedkitError, SourceError, StoreError, StoreLocked, UsageError
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
 from embedkit.knowledge.indexing import Indexing, Width, Work
+from embedkit.knowledge.insisting import insist
 from embedkit.knowledge.leases import LEASE_SECONDS, Leased
 from embedkit.knowledge.repositories import Last, RepositoryRecord
 from embedkit.knowledge.source import Sighting, Snapshot, Source, open_source
@@ -70,8 +72,7 @@ class RepositoryRun:
             return await self._under(lease, record)
         except BaseException:
             # The work came to no outcome, which would have given the lease back: nobody need wait for it to expire.
-            with trio.move_on_after(_RELEASE_SECONDS, shield=True):
-                await self._sweep.store.release(lease)
+            await self._release(lease)
             raise
 
     def aborted(self) -> RepositoryReport:
@@ -105,6 +106,8 @@ class RepositoryRun:
             await trio.sleep(LEASE_SECONDS / 3)
             try:
                 await self._sweep.store.renew(lease)
+            except StoreLocked:
+                continue  # it is still ours for a while, and every transaction of the work renews it as well
             except EmbedkitError as error:
                 self._lease_failures.append(error)
                 work.cancel()
@@ -183,13 +186,20 @@ class RepositoryRun:
         after = self._after(record, outcome, error, revision)
         try:
             # What was seen is remembered once it is stored: before, the files must be looked at again.
-            await self._sweep.store.finish(after, lease, seen if outcome == "complete" else None)
+            finish = partial(self._sweep.store.finish, after, lease, seen if outcome == "complete" else None)
+            await insist(finish)
         except (StoreError, Leased) as raised:
+            await self._release(lease)
             outcome = "aborted" if isinstance(raised, Leased) else "failed"
             return self._report(record, outcome, error or raised)
         report = self._report(after, outcome, error)
         _, chunks = await self._sweep.store.count(after)
         return attrs.evolve(report, chunks=chunks, fenced=await self._sweep.store.count_fenced(after))
+
+    async def _release(self, lease: Lease) -> None:
+        """Give the lease back if the store takes it; else it expires, or is free when this process has ended."""
+        with trio.move_on_after(_RELEASE_SECONDS, shield=True), suppress(StoreError):
+            await self._sweep.store.release(lease)
 
     def _after(
         self, record: RepositoryRecord, outcome: Outcome, error: EmbedkitError | None, revision: str | None

@@ -95,13 +95,13 @@ class Sweep:
         status = status_of(reports) if len(reports) == len(self._enabled()) else "aborted"
         return SweepReport(self.id, status, self._trip(), reports)
 
-    def on_timeout(self, tenant: str, name: str, error: Exception) -> None:
+    def on_timeout(self, tenant: str, name: str, error: Exception) -> object:
         """The notifier's hook for tickets of one repository: trip first, then tell the caller's hook."""
         if not self.circuit.is_open:
             self._tripped_by = (tenant, name)
         self.circuit.trip(error)
-        if self._on_provider_timeout is not None:
-            self._on_provider_timeout(error)
+        # Handed on, so that the notifier can say of an async hook that it was one.
+        return None if self._on_provider_timeout is None else self._on_provider_timeout(error)
 
     async def claim_space(self, dimension: int) -> None:
         """Fix the store's embedding space at the run's first good reply.

@@ -15,7 +15,7 @@ from embedkit.activity.rows import TicketRow
 from embedkit.admission.budget_lane import BudgetLane
 from embedkit.admission.capacity_lane import CapacityLane
 from embedkit.admission.ticket import Ticket
-from embedkit.errors import ProviderBusy
+from embedkit.errors import LaneClosed, ProviderBusy
 from embedkit.providers.retry import openai_compatible_policy
 
 whose = contextvars.ContextVar("whose", default="the engine's")
@@ -85,7 +85,7 @@ async def test_a_lane_whose_nursery_has_ended_refuses_every_offer() -> None:
         raise AssertionError("nobody can make it")
 
     for _ in range(3):
-        with pytest.raises(RuntimeError, match="closed to new arrivals"):
+        with pytest.raises(LaneClosed, match="its nursery has ended"):
             await lane.run(call, Ticket())
     totals = lane.statistics().totals
     assert (totals.offered, totals.withdrawn, totals.queued) == (3, 3, 0)

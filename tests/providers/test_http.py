@@ -303,11 +303,6 @@ def test_an_address_that_cannot_be_used_is_refused_without_its_secrets(address: 
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_path_that_cannot_stand_in_an_address_is_refused() -> None:
-    with pytest.raises(UsageError, match="cannot stand in an address"):
-        HttpEndpoint("http://host").target("/models/a\nb")
-
-
 @pytest.mark.parametrize("value", ["Bearer a\nb", "Bearer ä", " Bearer x", "Bearer \x00"])
 def test_a_key_that_no_header_can_carry_is_refused_unseen(value: str) -> None:
     with pytest.raises(UsageError, match="Authorization header") as caught:
