@@ -26,6 +26,7 @@ from embedkit.errors import ContentRefused, EmbedkitError
 from embedkit.knowledge.bisecting import Bisection
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
 from embedkit.knowledge.documents import PreparedDocument
+from embedkit.knowledge.gathering import Gathering
 from embedkit.knowledge.insisting import insist
 from embedkit.knowledge.preparing import Portion, portions, prepare
 
@@ -168,6 +169,7 @@ class Indexing:
         # Inputs that are not to be offered: the engine refuses them for what they are.
         self._fenced: set[bytes] = set()
         self._vanished: set[str] = set()
+        self._gathering = Gathering(self._commit)
 
     async def run(self, snapshot: Snapshot) -> None:
         """Bring the store to ``snapshot``, as far as may be; ``work`` says how far, and what failed.
@@ -259,7 +261,7 @@ class Indexing:
             if not missing:
                 ready.append(document)
         if ready:
-            await self._commit({}, ready)
+            await self._gathering.commit({}, ready)
         return wanted
 
     async def _offer(self, send: trio.MemorySendChannel[list[tuple[bytes, str]]], backlog: dict[bytes, str]) -> None:
@@ -309,7 +311,7 @@ class Indexing:
             self.work.embedded += len(hashes)
             self.spend(purchase)
             ready = self._arrived(hashes)
-            await self._commit(dict(zip(hashes, _unit_rows(purchase.vectors), strict=True)), ready)
+            await self._gathering.commit(dict(zip(hashes, _unit_rows(purchase.vectors), strict=True)), ready)
 
     def spend(self, spent: Purchase | EmbedkitError) -> None:
         """Account for a call."""

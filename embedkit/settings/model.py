@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -62,6 +63,12 @@ def _are_defaults(settings: Settings, attribute: object, value: object) -> None:
     if not isinstance(value, ProviderDefaults):
         message = f"{kind_of(value)} is not settings; use provider_defaults=ProviderDefaults(...)"
         raise KeyRefused("", [Fault(("providers", "defaults"), message)])
+
+
+@cache
+def _local() -> ProviderSettings:
+    # Asked for with every ticket, and always the same.
+    return ProviderSettings(kind="local")
 
 
 @attrs.frozen(kw_only=True)
@@ -128,7 +135,7 @@ class Settings:
         if (found := self.providers.get(name)) is not None:
             return found
         if name == "local":
-            return ProviderSettings(kind="local")
+            return _local()
         raise UsageError(f"provider {shown(name)} is not known; known: {', '.join(self.provider_names)}")
 
     def batch_for(self, name: str | None = None) -> int:

@@ -38,7 +38,7 @@ def library(tmp_path: Path) -> Path:
 def test_cold_sync_measures_every_figure_on_the_inputs_of_its_store(library: Path, tmp_path: Path) -> None:
     store = tmp_path / "store" / "knowledge.db"
     figures = {figure.name: figure for figure in cold_sync.figures(library, store, rounds=2)}
-    assert len(figures) == 8
+    assert len(figures) == 10
     assert all(figure.measured > 0 for figure in figures.values())
     inputs = cold_sync.inputs_of(store)
     assert len(inputs) == 4  # the copy's input is one that is there already

@@ -151,7 +151,7 @@ def test_limits_that_contradict_each_other_are_refused() -> None:
         ChunkLimits(3, 100)
 
 
-SIZE = 250_000
+SIZE = 80_000
 HARD_TEXTS = {
     **{f"only {sign!r}": sign * (SIZE // len(sign)) for sign in ('"', "'''", "(", "{", "}", "\\", "`", "#", "@")},
     **{f"lines of {line!r}": line * (SIZE // len(line)) for line in ("a\n", '"\n', "\\\n", "@\n", "# \n", "'''\n")},
@@ -174,7 +174,7 @@ def test_no_text_takes_more_than_its_share(name: str) -> None:
     for path in ("a.py", "a.c", "a.md", "a.rst"):
         began = time.process_time()
         chunks = chunk(path, text)
-        assert time.process_time() - began < 5
+        assert time.process_time() - began < 2
         assert ink("".join(piece.text for piece in chunks)) == ink(text)
 
 
