@@ -144,6 +144,46 @@ def growth(small: int = 1_000, large: int = 100_000, rounds: int = 7) -> dict[st
     }
 
 
+async def _lane_costs(queued: int, samples: int = 1_000) -> dict[str, float]:
+    """Seconds of one offer (from its task's start to its parking) and one withdrawal (inside ``cancel``) in a lane."""
+    async with trio.open_nursery() as engine, trio.open_nursery() as callers:
+        lane = _lane(engine, 1, max_queued=2 * queued + samples)
+        callers.start_soon(lane.run, _never_ends, Ticket())
+        for number in range(queued):
+            callers.start_soon(lane.run, _one_checkpoint, Ticket(priority="batch", tenant=f"tenant {number % 50}"))
+        await trio.testing.wait_all_tasks_blocked()
+        scopes = [trio.CancelScope() for _ in range(samples)]
+
+        async def caller(scope: trio.CancelScope) -> None:
+            with scope:
+                await lane.run(_one_checkpoint, Ticket(priority="batch", tenant="tenant 1"))
+
+        gc.collect()
+        gc.disable()
+        began = time.perf_counter()
+        for scope in scopes:
+            callers.start_soon(caller, scope)
+        await trio.testing.wait_all_tasks_blocked()
+        offered = time.perf_counter()
+        for scope in scopes:
+            scope.cancel()
+        withdrawn = time.perf_counter()
+        gc.enable()
+        assert lane.statistics().totals.withdrawn == samples
+        callers.cancel_scope.cancel()
+        engine.cancel_scope.cancel()
+    return {"offer": (offered - began) / samples, "withdrawal": (withdrawn - offered) / samples}
+
+
+def lane_growth(small: int = 1_000, large: int = 100_000, rounds: int = 3) -> dict[str, float]:
+    """As ``growth``, for callers of a lane."""
+    runs = [(trio.run(_lane_costs, large), trio.run(_lane_costs, small)) for _ in range(rounds)]
+    return {
+        name: statistics.median(large[name] for large, _ in runs) / statistics.median(small[name] for _, small in runs)
+        for name in ("offer", "withdrawal")
+    }
+
+
 # -- memory ----------------------------------------------------------------------------------------------------------
 
 
@@ -249,7 +289,8 @@ def main() -> None:
             None,
             ratio(partial(through_lane, 100, 4, 300.0), partial(through_limiter, 100, 4)),
         ),
-        *((f"growth of a {name}, 1,000 to 100,000 queued", 2.0, found) for name, found in growth().items()),
+        *((f"{name} in a lane, 1,000 to 100,000 queued", 2.0, found) for name, found in lane_growth().items()),
+        *((f"{name} in the order alone", 2.0 if name == "take" else None, found) for name, found in growth().items()),
         ("memory of a queued ticket", 1.3, memory_ratio()),
         ("a trip with 10,000 queued", 2.0, ratio(partial(_trip_queued, 10_000), partial(_cancel_parked, 10_000), 5)),
     ]

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-import attrs
 import outcome
 import trio
 
@@ -102,7 +101,7 @@ async def make_attempts(
     return None
 
 
-async def _attempt(ticket: Ticket, connection: object, limit: _Limit, ledger: Recorder) -> Result | None:
+async def _attempt(ticket: Ticket, connection: object, limit: float, ledger: Recorder) -> Result | None:
     assert ticket.row is not None
     assert ticket.slot is not None
     assert ticket.call is not None
@@ -116,11 +115,11 @@ async def _attempt(ticket: Ticket, connection: object, limit: _Limit, ledger: Re
         # A listener may have cancelled the caller just now: then there is nobody to make the call for.
         result = None
         if not ticket.aborted:
-            result = await ticket.slot.attempt(ticket.call, connection, started + limit.seconds)
+            result = await ticket.slot.attempt(ticket.call, connection, started + limit)
         if ticket.aborted:
             result = _after_abort(result)
         elif result is None:
-            result = outcome.Error(_timeout(limit))
+            result = outcome.Error(_timeout(ticket, limit))
         if result is not None:
             code, status = _words(result)
     finally:
@@ -136,25 +135,18 @@ def _after_abort(result: Result | None) -> Result | None:
     return result
 
 
-@attrs.frozen
-class _Limit:
-    """How long one attempt may take, and who says so."""
-
-    seconds: float
-    name: str | None
-
-
-def _limit(ticket: Ticket, retry: Retry) -> _Limit:
-    own = _Limit(math.inf if ticket.timeout is None else ticket.timeout, ticket.limit_name)
+def _limit(ticket: Ticket, retry: Retry) -> float:
+    """Seconds that an attempt may take: the ticket's limit, or the policy's where that is shorter."""
+    own = math.inf if ticket.timeout is None else ticket.timeout
     of_policy = retry.attempt_limit(ticket.priority, has_deadline=ticket.deadline_at != math.inf)
-    if of_policy is None or own.seconds <= of_policy:
-        return own
-    return _Limit(of_policy, f"the retry policy's limit for an attempt of class {ticket.priority}")
+    return own if of_policy is None or own <= of_policy else of_policy
 
 
-def _timeout(limit: _Limit) -> ProviderTimeout:
-    origin = f" ({limit.name})" if limit.name else ""
-    return ProviderTimeout(f"no complete answer within {limit.seconds:g} s{origin}")
+def _timeout(ticket: Ticket, limit: float) -> ProviderTimeout:
+    origin = ticket.limit_name
+    if limit != ticket.timeout:
+        origin = f"the retry policy's limit for an attempt of class {ticket.priority}"
+    return ProviderTimeout(f"no complete answer within {limit:g} s" + (f" ({origin})" if origin else ""))
 
 
 def _words(result: Result) -> tuple[str | None, int | None]:

@@ -30,7 +30,8 @@ class BudgetLane(Lane[C]):
         error = result.error if type(result) is outcome.Error else None
         self.record("failed" if error is not None else "succeeded", ticket, error)
         self.hand_over(ticket, result)
-        notify_provider_timeout(error, ticket.on_provider_timeout)
+        if error is not None:
+            notify_provider_timeout(error, ticket.on_provider_timeout)
 
     def caller_left(self, ticket: Ticket) -> None:
         """Close the transport; the slot settles as ``aborted`` once it is closed."""

@@ -427,8 +427,10 @@ class Lane(abc.ABC, Generic[C]):
         self._room.leave(ticket)
         setattr(self._totals, word, getattr(self._totals, word) + 1)
         self._end(ticket, word, error, self._clock.current_time())
-        self._reread_capacity()
-        self._note_drained()
+        if self._read_capacity is not None:
+            self._reread_capacity()
+        if self._closed:
+            self._note_drained()
 
     def hand_over(self, ticket: Ticket, result: Result) -> None:
         """Give the caller its outcome, unless it has left."""

@@ -156,13 +156,13 @@ def drop_staged(connection: sqlite3.Connection, tenant_id: int, repository_id: i
     """
     connection.execute(
         """
-        DELETE FROM vectors WHERE tenant_id = ?1 AND NOT EXISTS (SELECT 1 FROM chunks WHERE vector_id = vectors.id)
+        DELETE FROM vectors WHERE tenant_id = :tenant AND NOT EXISTS (SELECT 1 FROM chunks WHERE vector_id = vectors.id)
         AND NOT EXISTS (
             SELECT 1 FROM leases l JOIN repositories r ON r.id = l.repository_id
-            WHERE r.tenant_id = ?1 AND r.id != ?2
+            WHERE r.tenant_id = :tenant AND r.id != :repository
         )
         """,
-        (tenant_id, repository_id),
+        {"tenant": tenant_id, "repository": repository_id},
     )
 
 
