@@ -30,6 +30,7 @@ class Recorder(Protocol):
         weight: int,
         inputs: int,
         now: float,
+        disposition: str = "queued",
     ) -> TicketRow:
         """A ticket is about to be offered."""
         ...

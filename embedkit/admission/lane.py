@@ -32,15 +32,15 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 import outcome
 import trio
 
-from embedkit.activity.clocks import Clocks, attribution
 from embedkit.activity.ledger import Recorder
 from embedkit.admission.attempts import NoRetry, Retry, make_attempts
+from embedkit.admission.bookkeeping import Settled, close_row, describe, open_row
 from embedkit.admission.order import Order
 from embedkit.admission.room import Room
 from embedkit.admission.slot import Result, Slot
@@ -62,8 +62,6 @@ logger = logging.getLogger("embedkit.admission")
 C = TypeVar("C")
 R = TypeVar("R")
 Capacity = int | Callable[[], int]
-Settled = Literal["succeeded", "failed", "aborted", "unsettled"]
-Ending = Settled | Literal["withdrawn", "shed"]
 
 
 class Lane(abc.ABC, Generic[C]):
@@ -223,7 +221,7 @@ class Lane(abc.ABC, Generic[C]):
         now = self._clock.current_time()
         self._take_out(ticket, now)
         self._totals.shed += 1
-        self._end(ticket, "shed", error, now)
+        close_row(self._ledger, ticket, "shed", error, now)
         self.hand_over(ticket, outcome.Error(error))
 
     @trio.lowlevel.enable_ki_protection
@@ -250,25 +248,19 @@ class Lane(abc.ABC, Generic[C]):
         if self._closed:
             raise LaneClosed(f"lane {self.name} is closed")
         self._refresh_capacity()
-        ticket.offered_at = self._clock.current_time()
-        ticket.row = self._ledger.open(
+        open_row(
+            self._ledger,
+            ticket,
+            self._clock.current_time(),
             lane=self.name,
-            service=ticket.ids.service,
-            stage=ticket.ids.stage,
-            role=ticket.ids.role,
             provider=self.provider,
             model=self.model,
-            priority=ticket.priority,
-            tenant=ticket.tenant,
-            run=ticket.ids.run,
-            weight=ticket.weight,
-            inputs=ticket.inputs,
-            now=ticket.offered_at,
+            disposition="queued",
         )
         if ticket.circuit is not None and ticket.circuit.is_open:
             error = ticket.circuit.refusal()
             ticket.circuit = None  # it was never bound
-            self._end(ticket, "shed", error, ticket.offered_at)
+            close_row(self._ledger, ticket, "shed", error, ticket.offered_at)
             raise error
 
     def _offer(self, call: Callable[[C], Awaitable[Any]], ticket: Ticket) -> None:
@@ -309,7 +301,7 @@ class Lane(abc.ABC, Generic[C]):
             error = QueueWaitExceeded(f"lane {self.name}: the deadline passed in the queue; nothing was sent")
         else:
             error = TicketWithdrawn(f"lane {self.name}: the ticket was withdrawn from the queue")
-        self._end(ticket, "withdrawn", error, now)
+        close_row(self._ledger, ticket, "withdrawn", error, now)
         return error
 
     def _leave_call(self, ticket: Ticket) -> EmbedkitError:
@@ -319,7 +311,7 @@ class Lane(abc.ABC, Generic[C]):
             error = DeadlineExceeded(f"lane {self.name}: the deadline passed while the call was out")
         else:
             error = TicketWithdrawn(f"lane {self.name}: the ticket was cancelled while its call was out")
-        _describe(error, ticket, ticket.measure(now))
+        describe(error, ticket, ticket.measure(now))
         self.caller_left(ticket)
         return error
 
@@ -426,7 +418,7 @@ class Lane(abc.ABC, Generic[C]):
         """Free what the ticket held and write down how it ended; after this the slot's state is clean."""
         self._room.leave(ticket)
         setattr(self._totals, word, getattr(self._totals, word) + 1)
-        self._end(ticket, word, error, self._clock.current_time())
+        close_row(self._ledger, ticket, word, error, self._clock.current_time())
         if self._read_capacity is not None:
             self._reread_capacity()
         if self._closed:
@@ -441,27 +433,6 @@ class Lane(abc.ABC, Generic[C]):
     def _take_out(self, ticket: Ticket, now: float) -> None:
         assert ticket.state is State.QUEUED
         self._waiting.remove(ticket, now)
-
-    def _end(self, ticket: Ticket, word: Ending, error: BaseException | None, now: float) -> None:
-        """The ticket is over: its clocks, its error's clocks, its circuit, its row."""
-        stage = _failure_stage(ticket) if error is not None else None
-        ticket.clocks = ticket.measure(now)
-        ticket.state = State.SETTLED
-        if isinstance(error, EmbedkitError):
-            _describe(error, ticket, ticket.clocks)
-        if ticket.circuit is not None:
-            ticket.circuit.unbind(ticket)
-        assert ticket.row is not None
-        self._ledger.settled(
-            ticket.row,
-            now,
-            outcome=word,
-            clocks=ticket.clocks,
-            code=_code(error),
-            failure_stage=stage,
-            attribution=attribution(ticket.clocks) if error is not None else None,
-            detached=word in ("succeeded", "failed") and ticket.caller is None,
-        )
 
     def _refresh_capacity(self) -> None:
         if self._read_capacity is not None:
@@ -490,21 +461,3 @@ def _checked_capacity(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise UsageError(f"lane {name}: capacity must be a positive whole number, not {value!r}")
     return value
-
-
-def _describe(error: EmbedkitError, ticket: Ticket, clocks: Clocks) -> None:
-    error.clocks = clocks
-    error.attempts = ticket.attempts
-    error.attribution = attribution(clocks)
-
-
-def _code(error: BaseException | None) -> str | None:
-    if error is None:
-        return None
-    return error.durable_code if isinstance(error, EmbedkitError) else "unknown"
-
-
-def _failure_stage(ticket: Ticket) -> str:
-    if ticket.state is not State.IN_FLIGHT:
-        return "queue"
-    return "provider" if ticket.attempts else "dispatch"

@@ -17,9 +17,9 @@ from typing import Generic, Literal, TypeVar
 import outcome
 import trio
 
-from embedkit.activity.clocks import attribution
 from embedkit.activity.ledger import Ledger
 from embedkit.admission.attempts import Retry, make_attempts
+from embedkit.admission.bookkeeping import close_row, open_row
 from embedkit.admission.slot import Result, Slot
 from embedkit.admission.ticket import State, Ticket
 from embedkit.errors import DeadlineExceeded, EmbedkitError, LaneClosed, TicketWithdrawn, UsageError
@@ -139,48 +139,26 @@ class Unqueued(Generic[C]):
         if self._closed:
             raise LaneClosed(f"provider {self.name}: the engine is closed")
         now = trio.current_time()
-        ticket.offered_at = ticket.dispatched_at = now
+        ticket.dispatched_at = now
         ticket.caller = trio.lowlevel.current_task()
         ticket.state = State.IN_FLIGHT
-        ticket.row = self._ledger.open(
+        open_row(
+            self._ledger,
+            ticket,
+            now,
             lane=self.name,
-            service=ticket.ids.service,
-            stage=ticket.ids.stage,
-            role=ticket.ids.role,
             provider=self.name,
             model=self.model,
-            priority=ticket.priority,
-            tenant=ticket.tenant,
-            run=ticket.ids.run,
-            weight=ticket.weight,
-            inputs=ticket.inputs,
-            now=now,
             disposition="not-applicable",
         )
+        assert ticket.row is not None
         self._ledger.dispatched(ticket.row, now)
 
     def _end(
         self, ticket: Ticket, word: Literal["succeeded", "failed", "aborted"], error: BaseException | None
     ) -> None:
-        now = trio.current_time()
-        ticket.clocks = ticket.measure(now)
-        ticket.state = State.SETTLED
+        close_row(self._ledger, ticket, word, error, trio.current_time())
         ticket.caller = None
-        code = None
-        if error is not None:
-            code = error.durable_code if isinstance(error, EmbedkitError) else "unknown"
-        if isinstance(error, EmbedkitError):
-            error.clocks, error.attempts, error.attribution = ticket.clocks, ticket.attempts, attribution(ticket.clocks)
-        assert ticket.row is not None
-        self._ledger.settled(
-            ticket.row,
-            now,
-            outcome=word,
-            clocks=ticket.clocks,
-            code=code,
-            failure_stage=None if error is None else "provider" if ticket.attempts else "dispatch",
-            attribution=None if error is None else attribution(ticket.clocks),
-        )
 
 
 def _parting(name: str, ticket: Ticket) -> EmbedkitError:
