@@ -78,6 +78,21 @@ async def test_an_input_over_the_window_is_refused_as_such_and_not_cut(
         server.kill()
 
 
+def test_a_chunk_over_the_window_is_fenced_and_the_rest_is_stored(tmp_path: Path, tiny_model: Path) -> None:
+    server = LlamaServer(tiny_model, window=4096, batch=128)
+    server.start()
+    try:
+        write_settings(tmp_path, server)
+        write_files(tmp_path, {"long.txt": "x" * 300 + "\n", "a.txt": "short\n", "b.txt": "shorter\n"})
+        ended = embedkit(tmp_path, "sync", "--json")
+        assert (ended.code, ended.repository["outcome"]) == (0, "complete")
+        assert (ended.repository["fenced"], ended.repository["embedded"]) == (1, 2)
+        found = embedkit(tmp_path, "search", "short", "--json").document["hits"]
+        assert {hit["path"] for hit in found} == {"a.txt", "b.txt"}
+    finally:
+        server.kill()
+
+
 async def test_it_gives_base64_and_the_numbers_are_the_same(tmp_path: Path, llama: LlamaServer) -> None:
     texts = ["one", "two of them", ""]
     request: dict[str, object] = {"model": "tiny", "input": texts}
