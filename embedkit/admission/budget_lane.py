@@ -30,8 +30,7 @@ class BudgetLane(Lane[C]):
         error = result.error if type(result) is outcome.Error else None
         self.record("failed" if error is not None else "succeeded", ticket, error)
         self.hand_over(ticket, result)
-        if error is not None:
-            notify_provider_timeout(error, ticket.on_provider_timeout)
+        notify_provider_timeout(error, ticket.on_provider_timeout)
 
     def caller_left(self, ticket: Ticket) -> None:
         """Close the transport; the slot settles as ``aborted`` once it is closed."""

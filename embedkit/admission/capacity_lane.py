@@ -27,8 +27,7 @@ class CapacityLane(Lane[C]):
         error = result.error if type(result) is outcome.Error else None
         self.record("failed" if error is not None else "succeeded", ticket, error)
         self.hand_over(ticket, result)
-        if error is not None:
-            notify_provider_timeout(error, ticket.on_provider_timeout)
+        notify_provider_timeout(error, ticket.on_provider_timeout)
 
     def caller_left(self, ticket: Ticket) -> None:
         """Detach the call: it holds its slot until it ends. It makes no further attempt: nobody waits for one."""

@@ -113,3 +113,34 @@ async def test_a_hint_of_a_final_failure_holds_the_lane_back_too(autojump_clock:
         assert (ticket.clocks.queue_wait, ticket.clocks.retry_wait) == (20.0, 0.0)
         await wait_all_tasks_blocked()
         lane.close()
+
+
+async def test_a_ticket_offered_while_a_slot_retires_is_taken_once_it_has_gone(autojump_clock: MockClock) -> None:
+    @asynccontextmanager
+    async def slow_to_close() -> AsyncGenerator[None]:
+        yield None
+        await trio.sleep(5.0)
+
+    async def call(_: None) -> float:
+        await trio.sleep(1.0)
+        return trio.current_time()
+
+    async def long_call(_: None) -> None:
+        await trio.sleep(100.0)
+
+    capacity = 2
+    async with trio.open_nursery() as nursery:
+        lane = CapacityLane("here", nursery=nursery, connect=slow_to_close, capacity=lambda: capacity, ledger=Ledger())
+        async with trio.open_nursery() as callers:
+            for _ in range(2):
+                callers.start_soon(lane.run, call, Ticket())
+        assert lane.statistics().slots == 2
+        capacity = 1
+        lane.refresh()  # one of the two begins to close
+        nursery.start_soon(lane.run, long_call, Ticket())
+        await wait_all_tasks_blocked()
+        capacity = 2
+        lane.refresh()
+        # It fits, nobody is idle, and the place of the slot that closes is not free yet.
+        assert await lane.run(call, Ticket()) == 1.0 + 5.0 + 1.0
+        lane.close()

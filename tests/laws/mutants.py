@@ -70,7 +70,7 @@ def copy_of_the_house(folder: Path) -> Path:
 
 def run_test(folder: Path, *tests: str) -> tuple[int, str]:
     """pytest's exit code, and the end of what it said; -1 for one that did not end."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=line", "--no-header"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", "--tb=line", "--no-header"]
     paths = [f"tests/{test}" for test in tests]
     try:
         done = subprocess.run([*command, *paths], cwd=folder, capture_output=True, text=True, timeout=SECONDS)
