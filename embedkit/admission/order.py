@@ -156,13 +156,16 @@ class Order(Generic[T]):
     def _patient_turn(self, now: float, room: Room, by_age: bool) -> tuple[T | None, bool]:
         """Of batch and probes, whose turn it is, and whether its bound lets no person pass it any more."""
         head, probe = self._head, _first(self._probes)
-        if probe is not None:
-            old = now - self._probe_since >= self.max_age
-            due = self._passed >= self.max_passes or old
-            if due or head is None or room.held_by_ceiling(head):
-                return probe, self._passed >= self.max_passes or (old and by_age)
+        held = head is None or room.held_by_ceiling(head)
         old = now - self._head_since >= self.max_age
-        return head, self._overtaken >= self.max_overtakes or (old and by_age)
+        insists = self._overtaken >= self.max_overtakes or (old and by_age)
+        if probe is not None:
+            probe_old = now - self._probe_since >= self.max_age
+            if held or probe_old or self._passed >= self.max_passes:
+                # The head's bound holds while a probe has its turn: a person who passed the probe would pass the head.
+                bound = self._passed >= self.max_passes or (probe_old and by_age)
+                return probe, bound or (insists and not held)
+        return head, insists
 
     def _new_first_probe(self, now: float) -> None:
         self._probe_since = now

@@ -93,7 +93,8 @@ class SlowOrder:
         head_insists = self.overtaken >= self.max_overtakes or (head_is_old and by_age)
         queue: list[Waiting | None] = []
         # Those whose bound is spent go first, unless what they lack is not theirs to take.
-        if probe_is_due and probe is not None and probe_insists and not room.held_by_ceiling(probe):
+        head_blocks = head is not None and head_insists and not room.held_by_ceiling(head)
+        if probe_is_due and probe is not None and (probe_insists or head_blocks) and not room.held_by_ceiling(probe):
             queue.append(probe)
         if head is not None and head_insists and not probe_is_due and not room.held_by_ceiling(head):
             queue.append(head)

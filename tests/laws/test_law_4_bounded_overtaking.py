@@ -29,6 +29,8 @@ class Item:
     # What the law has seen of it since it became head.
     head_since: float | None = None
     overtaken: int = 0
+    # As overtaken, and also those who went while it did not fit for its own size: they spend its bound as well.
+    gone_before: int = 0
     passed: int = 0
 
 
@@ -115,6 +117,9 @@ class Witness:
         head = self.order.head
         if chosen.priority == "interactive":
             assert self.is_first(chosen, lambda item: item.priority == "interactive")
+            if head is not None and not self.room.held_by_ceiling(head):
+                head.gone_before += 1
+                assert head.gone_before <= self.max_overtakes
             if head is not None and self.room.fits(head):
                 assert head.head_since is not None
                 head.overtaken += 1
@@ -136,7 +141,7 @@ class Witness:
         """A batch ticket that is merely old passes a person once; one that was overtaken enough may do it again."""
         people = [item for item in self.waiting if item.priority == "interactive"]
         if people and chosen.priority == "batch" and not self.room.held_by_ceiling(chosen):
-            assert people[0].passed == 0 or chosen.overtaken >= self.max_overtakes
+            assert people[0].passed == 0 or chosen.gone_before >= self.max_overtakes
         for person in people:
             person.passed += 1
 
@@ -251,6 +256,20 @@ async def test_f_2_a_lone_person_behind_batch_tickets_that_are_all_old_when_thei
         # The call that is out until 40 s; the next head, which is 40 s old by then; and its own second.
         assert person.back_at == 81.0
         house.stage.callers.cancel_scope.cancel()
+
+
+def test_a_probe_s_turn_lets_nobody_pass_a_head_whose_bound_is_spent() -> None:
+    order: Order[Item] = Order(max_overtakes=0, max_age=5.0)
+    room = Room(1)
+    person, first, second, probe = Item("interactive"), Item("batch"), Item("batch"), Item("probe")
+    for item in (person, first, second, probe):
+        order.add(item, 0.0)
+    assert order.choose(0.0, room) is first
+    order.commit(first, 0.0, room)  # it passes the person
+    # By now the probe is old, and may not pass the person again by its age; the head's bound still lets nobody by.
+    assert order.choose(6.0, room) is probe
+    order.commit(probe, 6.0, room)
+    assert order.choose(6.0, room) is second
 
 
 async def test_f_3_cancelling_an_aged_head_does_not_bias_its_successor(autojump_clock: MockClock) -> None:
