@@ -7,9 +7,11 @@ ones followed.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from math import ceil, frexp
 
 _PER_OCTAVE = 16
+_STEPS = 2 * _PER_OCTAVE
 # About a microsecond and thirty years; what is outside counts as the nearest of them.
 _SHORTEST, _LONGEST = 2.0**-20, 2.0**30
 _ZERO = -(10**6)
@@ -30,22 +32,21 @@ class Histogram:
         self.count = 0
         self.total = 0.0
         self.longest = 0.0
-        self._buckets: dict[int, int] = {}
+        self._buckets: defaultdict[int, int] = defaultdict(int)
 
     def add(self, seconds: float) -> None:
         """Count one duration; what is negative or no number counts as zero."""
         self.count += 1
-        if seconds >= _SHORTEST:
+        if not seconds >= _SHORTEST:
+            self._buckets[_ZERO] += 1
+            return
+        if seconds > self.longest:
             if seconds > _LONGEST:
                 seconds = _LONGEST
-            mantissa, octave = frexp(seconds)  # mantissa in [0.5, 1)
-            bucket = octave * _PER_OCTAVE + int(mantissa * 2 * _PER_OCTAVE)
-            self.total += seconds
-            if seconds > self.longest:
-                self.longest = seconds
-        else:
-            bucket = _ZERO
-        self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
+            self.longest = seconds
+        self.total += seconds
+        mantissa, octave = frexp(seconds)  # mantissa in [0.5, 1)
+        self._buckets[octave * _PER_OCTAVE + int(mantissa * _STEPS)] += 1
 
     def quantile(self, q: float) -> float | None:
         """The value that a share ``q`` of all values does not exceed (nearest rank), within 1/32 of itself.

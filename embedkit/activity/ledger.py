@@ -31,6 +31,7 @@ from embedkit.activity.rows import (
     FAILURE_STAGES,
     OUTCOMES,
     STAGES,
+    UNKNOWN,
     AttemptRow,
     TicketRow,
     code_word,
@@ -65,10 +66,10 @@ class Ledger:
         wall_clock: Seconds since the epoch; asked once a ticket.
     """
 
-    def __init__(self, *, keep: int = 10_000, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, keep: int = 1_000, wall_clock: Callable[[], float] = time.time) -> None:
         self._wall_clock = wall_clock
         self._ids = count(1)
-        self._open: dict[int, tuple[TicketRow, Tally]] = {}
+        self._open: dict[int, TicketRow] = {}
         self._settled: deque[TicketRow] = deque(maxlen=keep)
         self._settlements = 0
         self._tallies: dict[tuple[str, ...], Tally] = {}
@@ -122,48 +123,43 @@ class Ledger:
             The row, to be handed back at each later event. Words outside a vocabulary stand in it as
             ``unknown``.
         """
-        stage = word(stage, STAGES)
-        priority = word(priority, CLASSES)
-        disposition = word(disposition, DISPOSITIONS)
-        key = (service, stage, role, provider, model, priority, disposition)
-        tally = self._tallies.get(key)
+        tally = self._tallies.get((service, stage, role, provider, model, priority, disposition))
         if tally is None:
-            tally = self._tallies[key] = Tally(Group(*key))
+            tally = self._tally(service, stage, role, provider, model, priority, disposition)
+        group = tally.group
         row = TicketRow(
             next(self._ids),
             lane,
             service,
-            stage,
+            group.stage,
             role,
             provider,
             model,
-            priority,
+            group.priority,
             tenant,
             run,
             weight,
             inputs,
-            disposition,
+            group.disposition,
             now,
             self._wall_clock(),
-            [],
+            tally,
         )
         tally.queued += 1
         tally.last_seen = row.opened_wall
-        self._open[row.id] = (row, tally)
+        self._open[row.id] = row
         if self._listeners:
             self._tell(row)
         return row
 
     def dispatched(self, row: TicketRow, now: float) -> None:
         """A slot took the ticket."""
-        found = self._open.get(row.id)
-        if found is None or row.dispatched_at is not None:
+        if row.settled_at is not None or row.dispatched_at is not None:
             return
         row.dispatched_at = now
         row.outcome = "in-flight"
-        tally = found[1]
-        tally.queued -= 1
-        tally.in_flight += 1
+        row.tally.queued -= 1
+        row.tally.in_flight += 1
         if self._listeners:
             self._tell(row)
 
@@ -175,9 +171,8 @@ class Ledger:
             if previous.retry_delay is None and previous.ended_at is not None:
                 previous.retry_delay = now - previous.ended_at
         row.attempts.append(attempt)
-        found = self._open.get(row.id)
-        if found is not None:
-            found[1].calls += 1
+        if row.settled_at is None:
+            row.tally.calls += 1
             if self._listeners:
                 self._tell(row)
         return attempt
@@ -193,13 +188,13 @@ class Ledger:
     ) -> None:
         """A provider call ended."""
         attempt.ended_at = now
-        attempt.code = code_word(code)
+        attempt.code = None if code is None else code_word(code)
         attempt.status = status
         attempt.retry_delay = retry_delay
         if self._listeners:
-            found = self._open.get(attempt.ticket)
-            if found is not None:
-                self._tell(found[0])
+            row = self._open.get(attempt.ticket)
+            if row is not None:
+                self._tell(row)
 
     def settled(
         self,
@@ -226,17 +221,17 @@ class Ledger:
                 is given.
             detached: Whether its caller had left before.
         """
-        found = self._open.pop(row.id, None)
-        if found is None:
+        if row.settled_at is not None:
             return
+        del self._open[row.id]
         row.settled_at = now
-        row.outcome = outcome = word(outcome, OUTCOMES)
+        row.outcome = outcome = outcome if outcome in OUTCOMES else UNKNOWN
         row.clocks = clocks
         row.detached = detached
         if code is not None or failure_stage is not None or attribution is not None:
             _describe_failure(row, code, failure_stage, attribution)
+        tally = row.tally
         dispatched = row.dispatched_at is not None
-        tally = found[1]
         if dispatched:
             tally.in_flight -= 1
         else:
@@ -250,7 +245,7 @@ class Ledger:
 
     def open_rows(self) -> tuple[TicketRow, ...]:
         """The tickets that are not settled, oldest first."""
-        return tuple(row for row, _ in self._open.values())
+        return tuple(self._open.values())
 
     def settled_rows(self) -> tuple[TicketRow, ...]:
         """The newest settled tickets that the ring still holds, oldest first."""
@@ -269,6 +264,17 @@ class Ledger:
             forgotten=self._settlements - kept,
             listener_failures=self._listener_failures,
         )
+
+    def _tally(
+        self, service: str, stage: str, role: str, provider: str, model: str, priority: str, disposition: str
+    ) -> Tally:
+        """The group's tally, in the words of the vocabularies; made if there is none."""
+        stage, priority, disposition = word(stage, STAGES), word(priority, CLASSES), word(disposition, DISPOSITIONS)
+        key = (service, stage, role, provider, model, priority, disposition)
+        tally = self._tallies.get(key)
+        if tally is None:
+            tally = self._tallies[key] = Tally(Group(*key))
+        return tally
 
     def _tell(self, row: TicketRow) -> None:
         for listener in self._listeners:

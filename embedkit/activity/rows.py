@@ -8,11 +8,14 @@ file.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from embedkit.activity.clocks import ZERO, Clocks
+
+if TYPE_CHECKING:
+    from embedkit.activity.report import Tally
 
 UNKNOWN: Final = "unknown"
 
@@ -118,7 +121,9 @@ class TicketRow:
     disposition: str
     enqueued_at: float
     opened_wall: float
-    attempts: list[AttemptRow]
+    # Where the ledger counts it; nobody else's.
+    tally: Tally = attrs.field(repr=False)
+    attempts: list[AttemptRow] = attrs.field(factory=list)
     dispatched_at: float | None = None
     settled_at: float | None = None
     clocks: Clocks = ZERO

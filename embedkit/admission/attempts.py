@@ -121,7 +121,7 @@ async def _attempt(ticket: Ticket, connection: object, limit: float, ledger: Rec
         elif result is None:
             result = outcome.Error(_timeout(ticket, limit))
         if result is not None:
-            code, status = _words(result)
+            code, status = (None, None) if type(result) is outcome.Value else _words(result)
     finally:
         ledger.attempt_ended(attempt, trio.current_time(), code=code, status=status)
     return result

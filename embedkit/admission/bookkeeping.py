@@ -6,7 +6,7 @@ from typing import Literal
 
 from embedkit.activity.clocks import Clocks, attribution
 from embedkit.activity.recorder import Recorder
-from embedkit.admission.ticket import State, Ticket
+from embedkit.admission.ticket import Ticket
 from embedkit.errors import EmbedkitError
 
 Settled = Literal["succeeded", "failed", "aborted", "unsettled"]
@@ -39,7 +39,7 @@ def close_row(ledger: Recorder, ticket: Ticket, word: Ending, error: BaseExcepti
     """``ticket`` is over: its clocks, its error's clocks, its circuit, its row."""
     stage = _failure_stage(ticket) if error is not None else None
     ticket.clocks = ticket.measure(now)
-    ticket.state = State.SETTLED
+    ticket.state = "settled"
     if isinstance(error, EmbedkitError):
         describe(error, ticket, ticket.clocks)
     if ticket.circuit is not None:
@@ -71,6 +71,6 @@ def _code(error: BaseException | None) -> str | None:
 
 
 def _failure_stage(ticket: Ticket) -> str:
-    if ticket.state is not State.IN_FLIGHT:
+    if ticket.state != "in-flight":
         return "queue"
     return "provider" if ticket.attempts else "dispatch"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from embedkit.admission.ticket import State, Ticket
+from embedkit.admission.ticket import Ticket
 from embedkit.errors import ProviderCircuitOpen
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Circuit:
         self._cause = error
         lanes: dict[Lane[object], None] = {}
         for ticket in tuple(self._bound):
-            if ticket.state is State.QUEUED:
+            if ticket.state == "queued":
                 assert ticket.lane is not None
                 lanes[ticket.lane] = None
                 self._shed += 1

@@ -34,7 +34,6 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-import attrs
 import outcome
 import trio
 
@@ -44,8 +43,8 @@ from embedkit.admission.bookkeeping import Settled, close_row, describe, open_ro
 from embedkit.admission.order import Order
 from embedkit.admission.room import Room
 from embedkit.admission.slot import Result, Slot
-from embedkit.admission.statistics import LaneStatistics, Totals
-from embedkit.admission.ticket import State, Ticket
+from embedkit.admission.statistics import COUNTED, LaneStatistics, Totals
+from embedkit.admission.ticket import Ticket
 from embedkit.admission.waiting_room import WaitingRoom
 from embedkit.errors import (
     DeadlineExceeded,
@@ -112,7 +111,7 @@ class Lane(abc.ABC, Generic[C]):
         )
         self._retry = retry or NoRetry()
         self._ledger = ledger
-        self._totals = Totals()
+        self._counts = dict.fromkeys(COUNTED, 0)
         self._slots: set[Slot] = set()
         # Last in, first out: the connection used last is the one most likely still open.
         self._idle: OrderedDict[Slot, None] = OrderedDict()
@@ -183,7 +182,7 @@ class Lane(abc.ABC, Generic[C]):
             longest_wait=max((now - ticket.offered_at for ticket in self._waiting), default=0.0),
             overtakes_spent=self._waiting.order.overtakes_spent,
             slots=len(self._slots),
-            totals=attrs.evolve(self._totals, queued=len(self._waiting), in_flight=self._room.tickets),
+            totals=Totals(queued=len(self._waiting), in_flight=self._room.tickets, **self._counts),
         )
 
     @trio.lowlevel.enable_ki_protection
@@ -220,7 +219,7 @@ class Lane(abc.ABC, Generic[C]):
         """Take a queued ticket out and give its caller ``error``. Whoever calls this then calls ``rouse``."""
         now = self._clock.current_time()
         self._take_out(ticket, now)
-        self._totals.shed += 1
+        self._counts["shed"] += 1
         close_row(self._ledger, ticket, "shed", error, now)
         self.hand_over(ticket, outcome.Error(error))
 
@@ -243,7 +242,7 @@ class Lane(abc.ABC, Generic[C]):
 
     def _admit(self, ticket: Ticket) -> None:
         """Open the ticket's row; refuse what cannot be offered at all."""
-        if ticket.state is not State.NEW:
+        if ticket.state != "new":
             raise UsageError("this ticket was offered before; make a new one for each call")
         if self._closed:
             raise LaneClosed(f"lane {self.name} is closed")
@@ -267,8 +266,8 @@ class Lane(abc.ABC, Generic[C]):
         ticket.lane = self
         ticket.call = call
         ticket.caller = trio.lowlevel.current_task()
-        ticket.state = State.QUEUED
-        self._totals.offered += 1
+        ticket.state = "queued"
+        self._counts["offered"] += 1
         if ticket.circuit is not None:
             ticket.circuit.bind(ticket)
         self._waiting.add(ticket, ticket.offered_at)
@@ -282,10 +281,10 @@ class Lane(abc.ABC, Generic[C]):
     @trio.lowlevel.enable_ki_protection
     def _abort(self, ticket: Ticket) -> trio.lowlevel.Abort:
         """The caller is being cancelled: trio runs this inside ``cancel()``, or at the take of a passed deadline."""
-        if ticket.state is State.SETTLED:
+        if ticket.state == "settled":
             return trio.lowlevel.Abort.FAILED  # its outcome is on its way, in this very step
         ticket.caller = None
-        if ticket.state is State.QUEUED:
+        if ticket.state == "queued":
             ticket.parting = self._withdraw(ticket)
             self.rouse()  # it may have held back what fits now
         else:
@@ -295,7 +294,7 @@ class Lane(abc.ABC, Generic[C]):
     def _withdraw(self, ticket: Ticket) -> EmbedkitError:
         now = self._clock.current_time()
         self._take_out(ticket, now)
-        self._totals.withdrawn += 1
+        self._counts["withdrawn"] += 1
         error: EmbedkitError
         if ticket.deadline_at <= now:
             error = QueueWaitExceeded(f"lane {self.name}: the deadline passed in the queue; nothing was sent")
@@ -359,7 +358,7 @@ class Lane(abc.ABC, Generic[C]):
                 self._waiting.commit(ticket, now, self._room)
                 self._room.enter(ticket)
                 ticket.slot = slot
-                ticket.state = State.IN_FLIGHT
+                ticket.state = "in-flight"
                 ticket.dispatched_at = now
                 assert ticket.row is not None
                 self._ledger.dispatched(ticket.row, now)
@@ -417,7 +416,7 @@ class Lane(abc.ABC, Generic[C]):
     def record(self, word: Settled, ticket: Ticket, error: BaseException | None = None) -> None:
         """Free what the ticket held and write down how it ended; after this the slot's state is clean."""
         self._room.leave(ticket)
-        setattr(self._totals, word, getattr(self._totals, word) + 1)
+        self._counts[word] += 1
         close_row(self._ledger, ticket, word, error, self._clock.current_time())
         if self._read_capacity is not None:
             self._reread_capacity()
@@ -431,7 +430,7 @@ class Lane(abc.ABC, Generic[C]):
             trio.lowlevel.reschedule(caller, result)
 
     def _take_out(self, ticket: Ticket, now: float) -> None:
-        assert ticket.state is State.QUEUED
+        assert ticket.state == "queued"
         self._waiting.remove(ticket, now)
 
     def _refresh_capacity(self) -> None:

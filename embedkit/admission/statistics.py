@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 import attrs
 
+# What a lane counts; the other two it can see.
+COUNTED = ("offered", "succeeded", "failed", "withdrawn", "shed", "aborted", "unsettled")
+
 
 @attrs.define
 class Totals:

@@ -7,7 +7,6 @@ trigger changes of it, since merely reading ``scope.cancel_called`` can cancel a
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,16 +24,9 @@ if TYPE_CHECKING:
     from embedkit.errors import EmbedkitError
 
 Priority = Literal["interactive", "batch", "probe"]
+# Where a ticket is. It moves along this list, may skip ``in-flight``, and never moves back.
+State = Literal["new", "queued", "in-flight", "settled"]
 TimeoutHook = Callable[[Exception], object]
-
-
-class State(enum.Enum):
-    """Where a ticket is. It moves down this list, may skip ``IN_FLIGHT``, and never moves up."""
-
-    NEW = "new"
-    QUEUED = "queued"
-    IN_FLIGHT = "in-flight"
-    SETTLED = "settled"
 
 
 @attrs.frozen
@@ -93,7 +85,7 @@ class Ticket:
     attempts: int = attrs.field(init=False, default=0)
 
     # The lane's, from here on.
-    state: State = attrs.field(init=False, default=State.NEW)
+    state: State = attrs.field(init=False, default="new")
     lane: Lane[Any] | None = attrs.field(init=False, repr=False, default=None)
     call: Callable[[Any], Any] | None = attrs.field(init=False, repr=False, default=None)
     # The parked caller; None once it has left (detached) or has been given its outcome.
@@ -122,7 +114,7 @@ class Ticket:
 
     def measure(self, now: float) -> Clocks:
         """The three times of a ticket that ends at ``now``: each second is in exactly one of them."""
-        if self.state is State.IN_FLIGHT:
+        if self.state == "in-flight":
             retry_wait = self.retry_wait + (0.0 if self.paused_at is None else now - self.paused_at)
             return Clocks(self.dispatched_at - self.offered_at, now - self.dispatched_at - retry_wait, retry_wait)
         return Clocks(now - self.offered_at, 0.0, 0.0)

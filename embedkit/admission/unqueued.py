@@ -21,7 +21,7 @@ from embedkit.activity.ledger import Ledger
 from embedkit.admission.attempts import Retry, make_attempts
 from embedkit.admission.bookkeeping import close_row, open_row
 from embedkit.admission.slot import Result, Slot
-from embedkit.admission.ticket import State, Ticket
+from embedkit.admission.ticket import Ticket
 from embedkit.errors import DeadlineExceeded, EmbedkitError, LaneClosed, TicketWithdrawn, UsageError
 
 C = TypeVar("C")
@@ -134,14 +134,14 @@ class Unqueued(Generic[C]):
                 self._idle.append((connection, stack.pop_all()))
 
     def _begin(self, ticket: Ticket) -> None:
-        if ticket.state is not State.NEW:
+        if ticket.state != "new":
             raise UsageError("this ticket was offered before; make a new one for each call")
         if self._closed:
             raise LaneClosed(f"provider {self.name}: the engine is closed")
         now = trio.current_time()
         ticket.dispatched_at = now
         ticket.caller = trio.lowlevel.current_task()
-        ticket.state = State.IN_FLIGHT
+        ticket.state = "in-flight"
         open_row(
             self._ledger,
             ticket,

@@ -27,7 +27,6 @@ from embedkit import (
 from embedkit.activity.clocks import attribution
 from embedkit.admission.attempts import Retry
 from embedkit.admission.room import Room
-from embedkit.admission.ticket import State
 from embedkit.testing import Settlement
 
 Call = Callable[[Any], Awaitable[Any]]
@@ -191,7 +190,7 @@ class PlainLane:
         self.totals.offered += 1
         if ticket.circuit is not None:
             # What a circuit asks of a ticket: where it is, and a lane with `shed` and `rouse`.
-            ticket.state = State.QUEUED
+            ticket.state = "queued"
             ticket.lane = self  # type: ignore[assignment]
             ticket.circuit.bind(ticket)
         self.order.add(entry, trio.current_time())
@@ -223,7 +222,7 @@ class PlainLane:
         ticket.clocks = entry.clocks()
         entry.describe(error)
         if ticket.circuit is not None:
-            ticket.state = State.SETTLED
+            ticket.state = "settled"
             ticket.circuit.unbind(ticket)
 
     def shed(self, ticket: Ticket, error: EmbedkitError) -> None:
@@ -273,7 +272,7 @@ class PlainLane:
         self.order.commit(entry, now, self.room)
         self.room.enter(entry)
         entry.dispatched_at = now
-        entry.ticket.state = State.IN_FLIGHT
+        entry.ticket.state = "in-flight"
 
     async def serve(self, entry: Entry) -> BaseException | None:
         """Attempts and settlement; the final error is returned."""
