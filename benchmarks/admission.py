@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import gc
 import statistics
+import sys
 import time
 import tracemalloc
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 
 import trio
 import trio.testing
 
+from benchmarks.measure import Figure, report
 from embedkit.activity.ledger import Ledger
 from embedkit.admission.capacity_lane import CapacityLane
 from embedkit.admission.circuit import Circuit
@@ -275,28 +277,22 @@ async def _trip_queued(count: int) -> float:
     return seconds
 
 
-def main() -> None:
-    """Print each figure with its bound."""
-    figures = [
-        ("one call, uncontended", 5.0, ratio(partial(through_lane, 1, 1), partial(through_limiter, 1, 1))),
-        (
-            "one call, 100 callers on 4 slots",
-            2.5,
-            ratio(partial(through_lane, 100, 4), partial(through_limiter, 100, 4)),
-        ),
-        (
-            "the same, each with a limit of 300 s",
-            None,
-            ratio(partial(through_lane, 100, 4, 300.0), partial(through_limiter, 100, 4)),
-        ),
-        *((f"{name} in a lane, 1,000 to 100,000 queued", 2.0, found) for name, found in lane_growth().items()),
-        *((f"{name} in the order alone", 2.0 if name == "take" else None, found) for name, found in growth().items()),
-        ("memory of a queued ticket", 1.3, memory_ratio()),
-        ("a trip with 10,000 queued", 2.0, ratio(partial(_trip_queued, 10_000), partial(_cancel_parked, 10_000), 5)),
-    ]
-    for name, bound, found in figures:
-        print(f"{name:45}  {found:6.2f}  {'' if bound is None else f'at most {bound:g}'}")
+def figures() -> Iterator[Figure]:
+    """All of them, one after the other."""
+    lane, limiter = partial(through_lane, 100, 4), partial(through_limiter, 100, 4)
+    uncontended = ratio(partial(through_lane, 1, 1), partial(through_limiter, 1, 1))
+    yield Figure("one call, uncontended / under CapacityLimiter", 5.0, uncontended, "at most")
+    yield Figure("one call, 100 callers on 4 slots", 2.5, ratio(lane, limiter), "at most")
+    limited = partial(through_lane, 100, 4, 300.0)
+    yield Figure("  the same, each with a limit of 300 s", None, ratio(limited, limiter))
+    for name, found in lane_growth().items():
+        yield Figure(f"{name} in a lane, 1,000 to 100,000 queued", 2.0, found, "at most")
+    for name, found in growth().items():
+        yield Figure(f"{name} in the order alone", 2.0 if name == "take" else None, found, "at most")
+    yield Figure("memory of a queued ticket / of a task parked on a limiter", 1.3, memory_ratio(), "at most")
+    trip = ratio(partial(_trip_queued, 10_000), partial(_cancel_parked, 10_000), 5)
+    yield Figure("a trip with 10,000 queued / cancelling 10,000 parked tasks", 2.0, trip, "at most")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(report("admission", list(figures())))

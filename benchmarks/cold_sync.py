@@ -3,7 +3,8 @@
 The sync is the command itself in a process of its own, on a new store, from its start to its exit: listing, reading,
 cutting, embedding, storing and the full-text index, durable. The embedder alone has the very same inputs in lists
 before its clock starts, and embeds them in batches of 64 from one thread (its tokenizer brings threads of its own, in
-the sync as well). The tokenizer alone does the first half of that.
+the sync as well). The tokenizer alone does the first half of that. A chunk is counted, and embedded by the embedder
+alone, as often as it stands in the library; the sync buys the same text once.
 """
 
 from __future__ import annotations
@@ -80,10 +81,10 @@ def copy_library(target: Path) -> None:
 
 
 def inputs_of(store: Path) -> list[str]:
-    """What was embedded for the chunks of a store, each text once, in the order of the chunks."""
+    """What an embedder is given for each chunk of a store, in their order."""
     connection = sqlite3.connect(store)
     rows = connection.execute("SELECT scope, text FROM chunks ORDER BY id")
-    inputs = list(dict.fromkeys(embedding_input(scope, text) for scope, text in rows))
+    inputs = [embedding_input(scope, text) for scope, text in rows]
     connection.close()
     return inputs
 

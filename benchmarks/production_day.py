@@ -23,6 +23,7 @@ import attrs
 import trio
 import trio.testing
 
+from benchmarks.measure import Figure, report
 from embedkit.activity.ledger import Ledger
 from embedkit.activity.rows import TicketRow
 from embedkit.admission.budget_lane import BudgetLane
@@ -135,13 +136,32 @@ def table(*reports: DayReport) -> str:
     )
 
 
-def main() -> None:
-    """Print both days."""
+def figures(before: DayReport, after: DayReport) -> list[Figure]:
+    """What the two days came to, against P-1's bounds."""
+    allowed = AFTER.max_age + BATCH_SERVICE
+    return [
+        Figure("a day of production, before, in real time", 10.0, before.cpu_seconds, "at most", "s"),
+        Figure("the same day, after", 10.0, after.cpu_seconds, "at most", "s"),
+        Figure("longest wait of a batch, before", allowed, before.batch_wait_max, "at least", "s"),
+        Figure("longest wait of a batch, after", allowed, after.batch_wait_max, "at most", "s"),
+        Figure("probe calls / batch calls, after", 0.25, after.probe_calls / after.batch_calls, "at most"),
+    ]
+
+
+def main() -> int:
+    """Print both days; with ``--json``, their figures.
+
+    Returns:
+        The exit code: 1 if a bound is missed.
+    """
     before, after = run_day(BEFORE), run_day(AFTER)
+    if "--json" in sys.argv[1:]:
+        return report("production_day", figures(before, after))
     print("A day in virtual time: 4 engine slots, 2 health checks every 15 s (a probe takes 20 s), batches of 183 s.\n")
     print(table(before, after))
     print(f"\n{PRODUCTION}")
     print(f"Simulated in {before.cpu_seconds + after.cpu_seconds:.1f} s.")
+    return 0 if all(figure.ok for figure in figures(before, after)) else 1
 
 
 @attrs.define(eq=False)
@@ -280,4 +300,4 @@ def _duration(seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
