@@ -1,17 +1,13 @@
 """The engine: everything that one process shares, bound to a nursery that the caller can see.
 
 It holds the lanes (one a provider, opened at its first use), the ledger, and the knowledge base where one is used.
-Leaving its block closes the lanes, waits ``drain_timeout`` for calls that nobody waits for any more, and ends.
 """
 
 from __future__ import annotations
 
-import contextvars
 import math
-import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import attrs
@@ -21,29 +17,24 @@ from embedkit.activity.clocks import ZERO, Clocks
 from embedkit.activity.ledger import Ledger
 from embedkit.admission.circuit import Circuit
 from embedkit.admission.probe import ProbeBroker
-from embedkit.admission.probe_call import Target
-from embedkit.admission.probe_rules import Verdict, engine_key
+from embedkit.admission.probe_rules import Verdict
 from embedkit.admission.ticket import Ids, Priority, Ticket, TimeoutHook
 from embedkit.admission.unqueued import Unqueued
+from embedkit.engine.routes import Routes
 from embedkit.errors import QueueWaitExceeded, SpaceMismatch, UsageError
 from embedkit.knowledge.model import Space
 from embedkit.knowledge.ranking import CANDIDATES, fuse
-from embedkit.providers.catalogue import lane_class, make_provider, make_retry, max_inputs
-from embedkit.settings import ProviderSettings, Settings
+from embedkit.settings import Settings
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from embedkit.activity.disk import LedgerOnDisk
-    from embedkit.activity.recorder import Listener
     from embedkit.admission.lane import Lane
     from embedkit.knowledge.search import Hit, Mode, Ranked
     from embedkit.knowledge.store import SqliteStore
     from embedkit.providers.provider import Connection, Provider
-
-# The text of a probe: one token or two, whatever the model.
-_PROBE = "probe"
 
 
 @attrs.frozen(eq=False)
@@ -63,16 +54,6 @@ class Embeddings:
     attempts: int
     provider: str
     model: str
-
-
-@attrs.frozen(eq=False)
-class _Open:
-    """A provider in use."""
-
-    provider: Provider
-    way: Lane[Connection] | Unqueued[Connection]
-    checking: trio.Lock = attrs.field(factory=trio.Lock)
-    checked: trio.Event = attrs.field(factory=trio.Event)
 
 
 class Engine:
@@ -105,12 +86,17 @@ class Engine:
         self._scribes = scribes
         self._writing = trio.CancelScope(shield=True)
         self._stack = stack
-        self._reserve = reserve
-        self._environ = environ
-        self._given = providers
-        self._open: dict[str, _Open] = {}
-        self._closed = False
-        self._context = contextvars.copy_context()
+        self._routes = Routes(
+            settings,
+            nursery,
+            stack,
+            ledger,
+            self.probes,
+            self._held_space,
+            reserve=reserve,
+            environ=environ,
+            given=providers,
+        )
         self._knowledge: SqliteStore | None = None
         self._opening_knowledge = trio.Lock()
 
@@ -120,19 +106,19 @@ class Engine:
         Raises:
             UsageError: No such provider, it is misdescribed, or it is unqueued (Gemini).
         """
-        open_ = self._provider(provider)
-        if isinstance(open_.way, Unqueued):
-            raise UsageError(f"provider {open_.way.name} is unqueued: it is remote, and no lane of ours governs it")
-        return open_.way
+        lane = self._routes.route(provider).lane
+        if isinstance(lane, Unqueued):
+            raise UsageError(f"provider {lane.name} is unqueued: it is remote, and no lane of ours governs it")
+        return lane
 
     @property
     def lanes(self) -> Sequence[Lane[Connection]]:
         """The lanes that have been opened."""
-        return [open_.way for open_ in self._open.values() if not isinstance(open_.way, Unqueued)]
+        return [route.lane for route in self._routes if not isinstance(route.lane, Unqueued)]
 
     def is_queued(self, provider: str | None = None) -> bool:
         """Whether a lane governs the provider; Gemini, which is remote, has none and no circuit either."""
-        return not isinstance(self._provider(provider).way, Unqueued)
+        return not isinstance(self._routes.route(provider).lane, Unqueued)
 
     async def embed(
         self,
@@ -175,13 +161,13 @@ class Engine:
             kind says.
         """
         deadline_at = math.inf if deadline is None else trio.current_time() + deadline
-        open_ = self._provider(provider)
+        route = self._routes.route(provider)
         with trio.move_on_at(deadline_at):
-            await self._check(open_)
-        if not open_.checked.is_set():
-            raise QueueWaitExceeded(f"provider {open_.provider.name}: the deadline passed before anything was sent")
-        limit = self.settings.timeout_for(open_.provider.name, timeout)
-        if isinstance(open_.way, Unqueued):
+            await route.check()
+        if not route.is_checked:
+            raise QueueWaitExceeded(f"provider {route.provider.name}: the deadline passed before anything was sent")
+        limit = self.settings.timeout_for(route.provider.name, timeout)
+        if isinstance(route.lane, Unqueued):
             circuit = on_provider_timeout = None
         elif on_provider_timeout is None and circuit is not None:
             on_provider_timeout = circuit.trip
@@ -189,7 +175,7 @@ class Engine:
         async def buy(some: Sequence[str]) -> tuple[NDArray[np.float32], Ticket]:
             ticket = Ticket(
                 priority=priority,
-                weight=max(open_.provider.weight(len(some)), 1),
+                weight=max(route.provider.weight(len(some)), 1),
                 inputs=len(some),
                 tenant=tenant,
                 timeout=limit.seconds,
@@ -199,19 +185,19 @@ class Engine:
                 on_provider_timeout=on_provider_timeout,
                 ids=Ids(stage=stage, run=run),
             )
-            return await open_.way.run(lambda connection: connection.embed(some), ticket), ticket
+            return await route.lane.run(lambda connection: connection.embed(some), ticket), ticket
 
-        most = open_.way.max_inputs if isinstance(open_.way, Unqueued) else None
+        most = route.lane.max_inputs if isinstance(route.lane, Unqueued) else None
         if most is None or len(texts) <= most:
             vectors, ticket = await buy(texts)
-            return Embeddings(vectors, ticket.clocks, ticket.attempts, open_.provider.name, open_.provider.model)
+            return Embeddings(vectors, ticket.clocks, ticket.attempts, route.provider.name, route.provider.model)
         bought = [await buy(texts[start : start + most]) for start in range(0, len(texts), most)]
         return Embeddings(
             _stacked([vectors for vectors, _ in bought]),
             sum((ticket.clocks for _, ticket in bought), ZERO),
             sum(ticket.attempts for _, ticket in bought),
-            open_.provider.name,
-            open_.provider.model,
+            route.provider.name,
+            route.provider.model,
         )
 
     async def search(
@@ -261,9 +247,9 @@ class Engine:
         Cancellation:
             A call that is out goes on, and its answer is kept for the next who asks.
         """
-        open_ = self._provider(name)
+        route = self._routes.route(name)
         await self.knowledge()
-        return await self.probes.probe(open_.way.name)
+        return await self.probes.probe(route.lane.name)
 
     async def knowledge(self, *, create: bool = True) -> SqliteStore:
         """The knowledge base that the settings name, opened at the first call.
@@ -312,32 +298,29 @@ class Engine:
         Cancellation:
             Nothing was changed.
         """
-        open_ = self._provider(provider)
-        await self._check(open_)
+        route = self._routes.route(provider)
+        await route.check()
         held = await (await self.knowledge()).space()
         if held is None:
             return
-        ours = self.space_of(open_.provider.dimension or held.dimension, provider)
+        ours = route.space(route.provider.dimension or held.dimension)
         if held != ours:
             raise SpaceMismatch(
-                f"{self.settings.store.path} holds vectors of {held}, and provider {open_.provider.name} gives {ours}; "
+                f"{self.settings.store.path} holds vectors of {held}, and provider {route.provider.name} gives {ours}; "
                 "name another store (--store), or go back to that model"
             )
 
     def space_of(self, dimension: int, provider: str | None = None) -> Space:
         """The space of a provider's vectors of ``dimension``."""
-        used = self._provider(provider).provider
-        return Space(used.kind, used.model, dimension, dict(used.space_options))
+        return self._routes.route(provider).space(dimension)
 
     def provider(self, name: str | None = None) -> Provider:
         """How a provider is spoken to; without a name, the one that embeds."""
-        return self._provider(name).provider
+        return self._routes.route(name).provider
 
     def close(self) -> None:
         """Take nothing more: queued tickets are shed with ``LaneClosed``; calls that are out go on."""
-        self._closed = True
-        for open_ in self._open.values():
-            open_.way.close()
+        self._routes.close()
 
     def end_writing(self) -> None:
         """Everything has settled: write that down, and end."""
@@ -352,157 +335,8 @@ class Engine:
         for lane in self.lanes:
             await lane.drained()
 
-    def _provider(self, name: str | None) -> _Open:
-        name = self.settings.embedding.provider if name is None else name
-        if name not in self._open:
-            if self._closed:
-                raise UsageError("this engine is closed")
-            self._open[name] = self._make(name)
-        return self._open[name]
-
-    def _make(self, name: str) -> _Open:
-        described = self.settings.provider(name)
-        provider = self._given.get(name) or make_provider(self.settings, name, self._environ, None)
-        # In the context of whoever opened the engine: the variables of the caller who comes first reach no provider.
-        open_ = _Open(provider, self._context.run(self._way, name, described, provider))
-        self.probes.watch(
-            Target(
-                name,
-                engine_key(described),
-                open_.way,
-                call=lambda connection: connection.embed([_PROBE]),
-                prepare=partial(self._dimension_of, open_),
-                timeout=self.settings.timeout_for(name).seconds,
-            )
-        )
-        return open_
-
-    def _way(
-        self, name: str, described: ProviderSettings, provider: Provider
-    ) -> Lane[Connection] | Unqueued[Connection]:
-        """The provider's lane; for one that no lane governs, the way to it without."""
-        kind = lane_class(described)
-        if kind is None:
-            unqueued = Unqueued(
-                name,
-                connect=provider.connect,
-                ledger=self.ledger,
-                retry=make_retry(described),
-                model=provider.model,
-                max_inputs=max_inputs(described),
-            )
-            self._stack.push_async_callback(unqueued.aclose)
-            return unqueued
-        return kind(
-            name,
-            nursery=self.nursery,
-            connect=provider.connect,
-            capacity=described.capacity,
-            ledger=self.ledger,
-            reserve=self.settings.reserve_for(name, default=self._reserve),
-            max_queued=described.max_queued,
-            max_overtakes=described.max_overtakes,
-            max_age=described.max_age,
-            retry=make_retry(described),
-            provider=name,
-            model=provider.model,
-        )
-
-    async def _dimension_of(self, open_: _Open) -> int | None:
-        """What the provider's vectors must have, once it is known that it can be called; the store's word first."""
-        await self._check(open_)
-        held = None if self._knowledge is None else await self._knowledge.space()
-        if held is not None and held == self.space_of(held.dimension, open_.way.name):
-            return held.dimension
-        return open_.provider.dimension
-
-    async def _check(self, open_: _Open) -> None:
-        """Preflight, once; those who come meanwhile wait for it."""
-        if open_.checked.is_set():
-            return
-        async with open_.checking:
-            if not open_.checked.is_set():
-                await open_.provider.preflight()
-                open_.checked.set()
-
-
-@asynccontextmanager
-async def open_engine(
-    settings: Settings | None = None,
-    *,
-    recorder: Listener | None = None,
-    reserve: int = 1,
-    environ: Mapping[str, str] | None = None,
-    providers: Mapping[str, Provider] | None = None,
-) -> AsyncGenerator[Engine]:
-    """The engine, for as long as the block lasts.
-
-    Args:
-        settings: ``load_settings()``, or made in code; without any, the embedded default model.
-        recorder: Told of each change to a ticket's row, besides the engine's own ledger.
-        reserve: Slots of each lane that batch work leaves free for people, where settings do not say.
-        environ: Where keys are read; else the process's own environment.
-        providers: By name: used in place of what the settings would make of that name, whose section still says which
-            lane and retries it gets. A seam for tests, and for engines that embedkit does not know.
-
-    Raises:
-        ExceptionGroup: A defect in embedkit or in a provider ended a slot, and with it the engine. What the block
-            itself raises comes out as it is.
-
-    Cancellation:
-        Calls that were out are cut off and recorded as ``unsettled``; nothing is waited for.
-    """
-    settings = Settings() if settings is None else settings
-    ledger = Ledger()
-    if recorder is not None:
-        ledger.attach(recorder)
-    body_error: BaseException | None = None
-    async with AsyncExitStack() as stack:
-        try:
-            # The ledger's writer outlives the slots: it writes down how they ended.
-            async with trio.open_nursery() as scribes:
-                engine: Engine | None = None
-                try:
-                    async with trio.open_nursery() as nursery:
-                        engine = Engine(
-                            settings,
-                            nursery,
-                            scribes,
-                            stack,
-                            ledger,
-                            reserve=reserve,
-                            environ=os.environ if environ is None else environ,
-                            providers={} if providers is None else providers,
-                        )
-                        try:
-                            yield engine
-                        except BaseException as error:
-                            # Kept aside, so that the nursery does not wrap the block's own error in a group. What holds
-                            # Cancelled is the nursery's business.
-                            if _holds_cancelled(error):
-                                raise
-                            body_error = error
-                        finally:
-                            engine.close()
-                        with trio.move_on_after(settings.engine.drain_timeout):
-                            await engine.drained()
-                        nursery.cancel_scope.cancel()
-                finally:
-                    if engine is not None:
-                        engine.end_writing()
-        except BaseExceptionGroup as group:
-            if body_error is None:
-                raise
-            if group.split(trio.Cancelled)[1] is not None:
-                raise BaseExceptionGroup("the block and the engine failed", [body_error, group]) from None
-        if body_error is not None:
-            raise body_error
-
-
-def _holds_cancelled(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(trio.Cancelled) is not None
-    return isinstance(error, trio.Cancelled)
+    async def _held_space(self) -> Space | None:
+        return None if self._knowledge is None else await self._knowledge.space()
 
 
 def _stacked(vectors: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:

@@ -1,0 +1,188 @@
+"""Routes: each provider in use, with the lane in front of it. Opened at first use, checked before the first call."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from embedkit.admission.probe import ProbeBroker
+from embedkit.admission.probe_call import Target
+from embedkit.admission.probe_rules import engine_key
+from embedkit.admission.unqueued import Unqueued
+from embedkit.errors import UsageError
+from embedkit.knowledge.model import Space
+from embedkit.providers.catalogue import lane_class, make_provider, make_retry, max_inputs
+from embedkit.settings import ProviderSettings, Settings
+
+if TYPE_CHECKING:
+    from embedkit.activity.ledger import Ledger
+    from embedkit.admission.lane import Lane
+    from embedkit.providers.provider import Connection, Provider
+
+# The text of a probe: one token or two, whatever the model.
+_PROBE = "probe"
+
+
+@attrs.frozen(eq=False)
+class Route:
+    """A provider in use.
+
+    Attributes:
+        provider: How it is spoken to.
+        lane: What stands before it: its lane, or the way to it that no lane governs.
+    """
+
+    provider: Provider
+    lane: Lane[Connection] | Unqueued[Connection]
+    _checking: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _checked: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether its preflight has passed."""
+        return self._checked.is_set()
+
+    async def check(self) -> None:
+        """Preflight, once; those who come meanwhile wait for it.
+
+        Raises:
+            UsageError: An unset key, a model that the engine does not have.
+
+        Cancellation:
+            It is checked, or will be by the next who asks.
+        """
+        if self._checked.is_set():
+            return
+        async with self._checking:
+            if not self._checked.is_set():
+                await self.provider.preflight()
+                self._checked.set()
+
+    def space(self, dimension: int) -> Space:
+        """The space of its vectors of ``dimension``."""
+        return Space(self.provider.kind, self.provider.model, dimension, dict(self.provider.space_options))
+
+
+class Routes:
+    """The routes of one engine, by name.
+
+    Args:
+        settings: What is in force.
+        nursery: The engine's: slots run in it.
+        stack: Closes, at the engine's end, what has to be closed.
+        ledger: Told of every ticket.
+        probes: Told of every provider.
+        held_space: Asks the knowledge base, where one is open, for its space.
+        reserve: Units of each lane that batch work leaves free, where settings do not say.
+        environ: Where keys are read.
+        given: Providers by name that are used in place of what the settings would make.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        nursery: trio.Nursery,
+        stack: AsyncExitStack,
+        ledger: Ledger,
+        probes: ProbeBroker,
+        held_space: Callable[[], Awaitable[Space | None]],
+        *,
+        reserve: int,
+        environ: Mapping[str, str],
+        given: Mapping[str, Provider],
+    ) -> None:
+        self._settings = settings
+        self._nursery = nursery
+        self._stack = stack
+        self._ledger = ledger
+        self._probes = probes
+        self._held_space = held_space
+        self._reserve = reserve
+        self._environ = environ
+        self._given = given
+        self._open: dict[str, Route] = {}
+        self._closed = False
+        self._context = contextvars.copy_context()
+
+    def __iter__(self) -> Iterator[Route]:
+        return iter(self._open.values())
+
+    def route(self, name: str | None = None) -> Route:
+        """The route to a provider, opened at the first call; without a name, to the one that embeds.
+
+        Raises:
+            UsageError: No such provider, or it is misdescribed.
+        """
+        name = self._settings.embedding.provider if name is None else name
+        if name not in self._open:
+            if self._closed:
+                raise UsageError("this engine is closed")
+            self._open[name] = self._make(name)
+        return self._open[name]
+
+    def close(self) -> None:
+        """Open nothing more, and close what is open: queued tickets are shed, calls that are out go on."""
+        self._closed = True
+        for route in self:
+            route.lane.close()
+
+    def _make(self, name: str) -> Route:
+        described = self._settings.provider(name)
+        provider = self._given.get(name) or make_provider(self._settings, name, self._environ, None)
+        # In the context of whoever opened the engine: the variables of the caller who comes first reach no provider.
+        route = Route(provider, self._context.run(self._lane, name, described, provider))
+        self._probes.watch(
+            Target(
+                name,
+                engine_key(described),
+                route.lane,
+                call=lambda connection: connection.embed([_PROBE]),
+                prepare=partial(self._dimension_of, route),
+                timeout=self._settings.timeout_for(name).seconds,
+            )
+        )
+        return route
+
+    def _lane(
+        self, name: str, described: ProviderSettings, provider: Provider
+    ) -> Lane[Connection] | Unqueued[Connection]:
+        kind = lane_class(described)
+        if kind is None:
+            unqueued = Unqueued(
+                name,
+                connect=provider.connect,
+                ledger=self._ledger,
+                retry=make_retry(described),
+                model=provider.model,
+                max_inputs=max_inputs(described),
+            )
+            self._stack.push_async_callback(unqueued.aclose)
+            return unqueued
+        return kind(
+            name,
+            nursery=self._nursery,
+            connect=provider.connect,
+            capacity=described.capacity,
+            ledger=self._ledger,
+            reserve=self._settings.reserve_for(name, default=self._reserve),
+            max_queued=described.max_queued,
+            max_overtakes=described.max_overtakes,
+            max_age=described.max_age,
+            retry=make_retry(described),
+            provider=name,
+            model=provider.model,
+        )
+
+    async def _dimension_of(self, route: Route) -> int | None:
+        """What the provider's vectors must have, once it is known that it can be called; the store's word first."""
+        await route.check()
+        held = await self._held_space()
+        if held is not None and held == route.space(held.dimension):
+            return held.dimension
+        return route.provider.dimension
