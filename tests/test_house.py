@@ -160,7 +160,7 @@ def test_the_rules_are_about_files_that_are_there() -> None:
         (upward, "errors.py", "from embedkit.settings import Settings"),
         (upward, "knowledge/store.py", "from embedkit import sweep"),
         (upward, "knowledge/store.py", "def late():\n    import embedkit.engine"),
-        (upward, "engine.py", "from embedkit.sweep.sweep import Sweep"),
+        (upward, "engine/engine.py", "from embedkit.sweep.sweep import Sweep"),
         (upward, "sweep/sweep.py", "from embedkit import Engine"),
         (upward, "surfaces/cli.py", "from embedkit.testing.engine_rules import Rule"),
         (upward, "testing/lane_contract.py", "from embedkit.sweep.sweep import Sweep"),
