@@ -28,7 +28,7 @@ import abc
 import contextvars
 import logging
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -41,7 +41,8 @@ from embedkit.activity.ledger import Recorder
 from embedkit.admission.attempts import NoRetry, Retry, make_attempts
 from embedkit.admission.bookkeeping import Settled, close_row, describe, open_row
 from embedkit.admission.order import Order
-from embedkit.admission.room import Room
+from embedkit.admission.resting import Resting
+from embedkit.admission.room import Room, checked_capacity
 from embedkit.admission.slot import Result, Slot
 from embedkit.admission.statistics import COUNTED, LaneStatistics, Totals
 from embedkit.admission.ticket import Ticket
@@ -105,7 +106,7 @@ class Lane(abc.ABC, Generic[C]):
         self._nursery = nursery
         self._connect = connect
         self._read_capacity = capacity if callable(capacity) else None
-        self._room = Room(_checked_capacity(name, capacity() if callable(capacity) else capacity), reserve)
+        self._room = Room(checked_capacity(name, capacity() if callable(capacity) else capacity), reserve)
         self._waiting: WaitingRoom[Ticket] = WaitingRoom(
             Order(max_overtakes=max_overtakes, max_age=max_age), max_queued
         )
@@ -113,8 +114,7 @@ class Lane(abc.ABC, Generic[C]):
         self._ledger = ledger
         self._counts = dict.fromkeys(COUNTED, 0)
         self._slots: set[Slot] = set()
-        # Last in, first out: the connection used last is the one most likely still open.
-        self._idle: OrderedDict[Slot, None] = OrderedDict()
+        self._idle = Resting()
         self._closed = False
         self._drained = trio.Event()
         self._held_until = -math.inf
@@ -203,7 +203,7 @@ class Lane(abc.ABC, Generic[C]):
             error.__cause__ = cause if isinstance(cause, Exception) else None
             self.shed(ticket, error)
         while self._idle:
-            self._wake_idle()
+            self._idle.wake()
         self._note_drained()
 
     async def drained(self) -> None:
@@ -232,7 +232,7 @@ class Lane(abc.ABC, Generic[C]):
         if self._waiting.order.choose(self._clock.current_time(), self._room) is None:
             return
         if self._idle:
-            self._wake_idle()
+            self._idle.wake()
         else:
             slot = Slot()
             # The lane's own context, not that of the caller who happened to come first: callers' variables do not
@@ -341,12 +341,8 @@ class Lane(abc.ABC, Generic[C]):
             # Only now: one that ended before it looked would leave an idle lane waiting for the next to come up.
             if len(self._slots) > self._room.capacity:
                 return None
-            slot.rest()
-            if self._clock.current_time() < self._held_until:
-                with trio.move_on_at(self._held_until):
-                    await self._sleep(slot)
-            else:
-                await self._sleep(slot)
+            is_held = self._clock.current_time() < self._held_until
+            await self._idle.sleep(slot, self._held_until if is_held else math.inf)
 
     def _take(self, slot: Slot) -> Ticket | None:
         """Choose, check, pop: one step. A ticket whose deadline has passed is withdrawn, though trio has not fired."""
@@ -366,24 +362,9 @@ class Lane(abc.ABC, Generic[C]):
             self.hand_over(ticket, outcome.Error(self._withdraw(ticket)))
         return None
 
-    async def _sleep(self, slot: Slot) -> None:
-        slot.task = trio.lowlevel.current_task()
-        self._idle[slot] = None
-
-        def abort(_: object) -> trio.lowlevel.Abort:
-            del self._idle[slot]
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
-
     def _hold(self, until: float) -> None:
         """The engine asked us to stay away until then: nothing is dispatched before. Idle slots wake by themselves."""
         self._held_until = max(self._held_until, until)
-
-    def _wake_idle(self, *, last: bool = True) -> None:
-        slot, _ = self._idle.popitem(last=last)
-        assert slot.task is not None
-        trio.lowlevel.reschedule(slot.task)
 
     async def _serve(self, ticket: Ticket, connection: C) -> None:
         """Make the call and settle. Ends with the settlement: the next take follows at once."""
@@ -435,13 +416,13 @@ class Lane(abc.ABC, Generic[C]):
 
     def _refresh_capacity(self) -> None:
         if self._read_capacity is not None:
-            self._room.capacity = _checked_capacity(self.name, self._read_capacity())
+            self._room.capacity = checked_capacity(self.name, self._read_capacity())
             self._retire_surplus()
 
     def _retire_surplus(self) -> None:
         """Wake idle slots that are too many; they end unless there is work for them. The longest idle go first."""
         for _ in range(min(len(self._slots) - self._room.capacity, len(self._idle))):
-            self._wake_idle(last=False)
+            self._idle.wake_longest()
 
     def _reread_capacity(self) -> None:
         # A capacity that cannot be read stays what it was here: its error belongs to the next offer, which raises it,
@@ -454,9 +435,3 @@ class Lane(abc.ABC, Generic[C]):
     def _note_drained(self) -> None:
         if self._closed and self._room.tickets == 0:
             self._drained.set()
-
-
-def _checked_capacity(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UsageError(f"lane {name}: capacity must be a positive whole number, not {value!r}")
-    return value

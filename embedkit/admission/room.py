@@ -5,6 +5,18 @@ from __future__ import annotations
 import attrs
 
 from embedkit.admission.waiting import Waiting
+from embedkit.errors import UsageError
+
+
+def checked_capacity(lane: str, value: object) -> int:
+    """``value``, if a lane can have it.
+
+    Raises:
+        UsageError: It is no positive whole number.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UsageError(f"lane {lane}: capacity must be a positive whole number, not {value!r}")
+    return value
 
 
 @attrs.define

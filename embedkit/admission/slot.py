@@ -22,16 +22,11 @@ Result = outcome.Value[Any] | outcome.Error
 
 
 class Slot:
-    """The scope of a slot's attempts; a context manager around the slot's whole life.
+    """The scope of a slot's attempts; a context manager around the slot's whole life."""
 
-    Attributes:
-        task: The slot's task, while it sleeps.
-    """
-
-    __slots__ = ("_is_out", "_scope", "_was_cut", "task")
+    __slots__ = ("_is_out", "_scope", "_was_cut")
 
     def __init__(self) -> None:
-        self.task: trio.lowlevel.Task | None = None
         self._was_cut = False
         self._is_out = False
         self._scope: trio.CancelScope | None = None
