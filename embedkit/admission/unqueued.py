@@ -108,9 +108,10 @@ class Unqueued(Generic[C]):
             They are closed all the same.
         """
         self.close()
-        while self._idle:
-            _, stack = self._idle.pop()
-            await stack.aclose()
+        async with AsyncExitStack() as idle:
+            while self._idle:
+                _, stack = self._idle.pop()
+                idle.push_async_exit(stack)
 
     async def _attempts(self, call: Callable[[C], Awaitable[R]], ticket: Ticket) -> Result | None:
         await trio.lowlevel.checkpoint_if_cancelled()
