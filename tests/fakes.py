@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,31 @@ def vectors_of(texts: Sequence[str], dimension: int = 8) -> Vectors:
     digests = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
     rows = [np.frombuffer(digest * (dimension // 32 + 1), np.uint8)[:dimension] for digest in digests]
     return np.asarray(rows, dtype=np.float32).reshape(len(texts), dimension) - 127.5
+
+
+class _AtStep(trio.abc.Instrument):
+    def __init__(self, task: trio.lowlevel.Task, steps: int, act: Callable[[], object]) -> None:
+        self.task = task
+        self.left = steps
+        self.act = act
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is self.task:
+            self.left -= 1
+            if self.left == 0:
+                self.act()
+
+
+@contextmanager
+def cancelled_at_step(steps: int) -> Iterator[trio.CancelScope]:
+    """A block that is cancelled when its task is resumed for the ``steps``-th time in it: each await in turn."""
+    with trio.CancelScope() as scope:
+        instrument = _AtStep(trio.lowlevel.current_task(), steps, scope.cancel)
+        trio.lowlevel.add_instrument(instrument)
+        try:
+            yield scope
+        finally:
+            trio.lowlevel.remove_instrument(instrument)
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -158,28 +158,32 @@ class ProbeBroker:
         everybody = attrs.evolve(own, busy_until=max(own.busy_until, told.busy_until))
         return _verdict(watched, find(everybody, self._rules, now), asked_at)
 
-    async def share(self, database: Database, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Share verdicts, flights and the budget through ``database`` from now on. Started once; runs until cancelled.
+    async def share(self, database: Database) -> None:
+        """Share verdicts, flights and the budget through ``database`` from now on, to the engine's end.
 
         Raises:
             StoreError: Its tables cannot be made. What fails later is logged, and ends nothing.
 
         Cancellation:
-            The usual way to end it. Within a second it says that none of its batch calls is out any more.
+            Nothing is shared, but for tables that may have been made.
         """
         await prepare(database)
+        # No checkpoint from here.
         patience = QUEUE_SECONDS + CALL_SECONDS + _MARGIN
         self._file = SharedFile(database, self._rules, self._wall_clock, self._process, patience)
+        self._nursery.start_soon(self._keep_telling, self._file, name="embedkit probes in the file")
+
+    async def _keep_telling(self, file: SharedFile) -> None:
+        """Write real work into the file. When it ends it says, within a second, that no batch call is out any more."""
         try:
-            task_status.started()
             while True:
                 await self._stirred.wait()
                 self._stirred, self._quiet = trio.Event(), True
-                await self._file.tell(self._watched.values())
+                await file.tell(self._watched.values())
                 await trio.sleep(self._interval)
         finally:
             with trio.move_on_after(_GOODBYE, shield=True):
-                await self._file.tell(self._watched.values(), idle=True)
+                await file.tell(self._watched.values(), idle=True)
 
     def _take_off(self, watched: Watched, asked_at: float, dimension: int | None) -> Flight:
         flight = Flight()

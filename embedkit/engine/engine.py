@@ -270,18 +270,19 @@ class Engine:
         from embedkit.knowledge.store import SqliteStore
 
         async with self._opening_knowledge:
-            store = self._knowledge
-            if store is None:
-                database = await self._stack.enter_async_context(open_database(self.settings.store.path, create=create))
+            if self._knowledge is not None:
+                return self._knowledge
+            async with AsyncExitStack() as opening:
+                database = await opening.enter_async_context(open_database(self.settings.store.path, create=create))
                 store = SqliteStore(database)
                 await store.open()
                 on_disk = LedgerOnDisk(database)
                 await on_disk.reap()
-                with trio.CancelScope(shield=True):  # all of these, or none: each is started once
-                    await self.nursery.start(self.probes.share, database)
-                    # Not ``start``: it would wait for the task, which is shielded, if the engine ended meanwhile.
-                    self._scribes.start_soon(self._write_ledger, on_disk)
-                    self._knowledge = store
+                await self.probes.share(database)
+                # No checkpoint from here: what is started is started once, and stays.
+                self._scribes.start_soon(self._write_ledger, on_disk)
+                self._stack.push_async_exit(opening.pop_all())
+                self._knowledge = store
         return store
 
     async def _write_ledger(self, on_disk: LedgerOnDisk) -> None:

@@ -113,7 +113,7 @@ async def open_world(
         broker.watch(Target("box", "engine", lane, world.call, world.prepare, timeout))
         ledger.attach(broker)
         if database is not None:
-            await nursery.start(broker.share, database)
+            await broker.share(database)
         yield world
         assert ledger.statistics().listener_failures == 0
         nursery.cancel_scope.cancel()

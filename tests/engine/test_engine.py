@@ -7,9 +7,20 @@ import numpy as np
 import pytest
 import trio
 import trio.testing
-from fakes import FakeCall, FakeProvider, numbered, opened, settings_of, tenant, vectors_of, write_tree
+from fakes import (
+    FakeCall,
+    FakeProvider,
+    cancelled_at_step,
+    numbered,
+    opened,
+    settings_of,
+    tenant,
+    vectors_of,
+    write_tree,
+)
 
 from embedkit.admission.circuit import Circuit
+from embedkit.database import open_database
 from embedkit.engine import open_engine
 from embedkit.errors import (
     ConnectionRefused,
@@ -198,6 +209,23 @@ async def test_a_knowledge_base_that_cannot_be_opened_is_named_and_may_be_mended
             await engine.knowledge()
         await trio.Path(store).unlink()
         await engine.knowledge()
+
+
+async def test_an_opening_that_is_cancelled_at_any_await_leaves_the_next_one_whole(store: Path) -> None:
+    for step in range(1, 200):
+        async with opened(store) as engine:
+            with cancelled_at_step(step) as scope:
+                await engine.knowledge()
+            store_, again = await engine.knowledge(), await engine.knowledge()
+            assert store_ is again
+            assert (await engine.probe()).verdict == "healthy"
+        async with open_database(store, create=False) as database:
+            rows = await database.read(lambda c: c.execute("SELECT count(*) FROM activity_tickets").fetchall())
+        assert rows == [(1,)], "one probe, written down once, and reused from the file by every engine after it"
+        if not scope.cancelled_caught:
+            assert step > 5
+            return
+    pytest.fail("200 steps were not enough to open a knowledge base")
 
 
 async def test_search_refuses_to_compare_what_cannot_be_compared(store: Path, tmp_path: Path) -> None:
