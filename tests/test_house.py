@@ -32,7 +32,11 @@ FLOORS = (
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 # Which rooms, or files, may import a library at all.
-AT_HOME = {"httpx": ("providers/http.py",), "cattrs": ("settings/",)}
+AT_HOME = {
+    "httpx": ("providers/http.py",),
+    "httpcore": ("providers/http.py", "providers/sockets.py"),
+    "cattrs": ("settings/",),
+}
 
 # Files that decide and do not act, besides those whose docstring says "Pure".
 PURE = (
@@ -40,7 +44,7 @@ PURE = (
     "admission/waiting_room.py", "admission/statistics.py", "sweep/schedule.py", "sweep/outcome.py",
     "knowledge/ranking.py", "activity/clocks.py", "activity/histogram.py",
 )  # fmt: skip
-IMPURE = frozenset({"trio", "asyncio", "anyio", "threading", "httpx", "sqlite3"})
+IMPURE = frozenset({"trio", "asyncio", "anyio", "threading", "httpx", "httpcore", "sqlite3"})
 
 
 @attrs.frozen
@@ -167,6 +171,7 @@ def test_the_rules_are_about_files_that_are_there() -> None:
         (upward, "testing/lane_contract.py", "if TYPE_CHECKING:\n    from embedkit.engine import Engine"),
         (upward, "new_room/file.py", "from embedkit.errors import EmbedkitError"),
         (astray, "providers/ollama.py", "import httpx"),
+        (astray, "providers/ollama.py", "import httpcore"),
         (astray, "providers/ollama.py", "if TYPE_CHECKING:\n    from httpx import Client"),
         (astray, "surfaces/cli.py", "def late():\n    from cattrs.gen import make"),
         (acting, "sweep/outcome.py", "import trio"),

@@ -1,19 +1,16 @@
-"""The HTTP room: one connection for one slot, over httpx, whose errors and types end here.
+"""The HTTP room: one connection for one slot, over httpx's own engine, httpcore, whose errors and types end here.
 
-Theory of operation. The lane is the only queue, so an exchange never has more than one request, and httpx's
-pool holds at most one connection. The requests go to httpx's *transport*: its client adds redirects, cookies,
-content decoding and environment lookups that an engine never needs, and costs a third of the requests a
-second.
+Theory of operation. The lane is the only queue, so an exchange never has more than one request, and its connection is
+httpcore's, alone: no pool, which in encode/httpcore#1093 wedges for good when a request is cancelled while it waits
+there, and no client, whose redirects, cookies, content decoding and environment lookups an engine never needs. httpx
+reads addresses and certificates.
 
-Deadlines are trio's scopes, therefore every httpx timeout stays unset. When a request does not end well, in
-whatever phase, the whole transport is thrown away with its connection: what a pool makes of a cancelled
-request is its own affair (in encode/httpcore#1093 it wedges for good), and none of it may reach the next
-request.
+Deadlines are trio's scopes, therefore there are no timeouts here. When a request does not end well, in whatever phase,
+its connection is thrown away: nothing of it may reach the next request.
 
-A connection that the server closed while it was idle is seen before anything is written (httpcore asks the
-socket whether it is readable), and a new one is opened in the same attempt. If the close arrives while the
-request is being written, nobody can prove that the engine did not read it: that is ``TransportClosed``, and
-the retry policy's to judge.
+A connection that the server closed while it was idle is seen before anything is written (the socket is readable), and
+a new one is opened in the same attempt. If the close arrives while the request is being written, nobody can prove that
+the engine did not read it: that is ``TransportClosed``, and the retry policy's to judge.
 """
 
 from __future__ import annotations
@@ -21,10 +18,11 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import cached_property
 
+import httpcore
 import httpx
 import trio
 
@@ -38,10 +36,11 @@ from embedkit.errors import (
     UsageError,
 )
 from embedkit.providers.exchange import Exchange, Method, Reply
+from embedkit.providers.sockets import Sockets
 
 MAX_RESPONSE_BYTES = 256 * 2**20
 
-_LIMITS = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None)
+_FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError)
 _NOBODY_THERE = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
 
 
@@ -72,10 +71,10 @@ class HttpEndpoint:
         """
         self._base = _checked_base(base_url)
         self._headers = [
-            ("Host", self._base.netloc.decode("ascii")),
-            ("Accept", "application/json"),
-            ("Accept-Encoding", "identity"),
-            ("User-Agent", "embedkit"),
+            (b"Host", self._base.netloc),
+            (b"Accept", b"application/json"),
+            (b"Accept-Encoding", b"identity"),
+            (b"User-Agent", b"embedkit"),
             *(_checked_header(name, value) for name, value in headers),
         ]
         self._trust_env = trust_env
@@ -89,33 +88,38 @@ class HttpEndpoint:
         """``host:port``."""
         return peer_of(self._base)
 
-    def request(self, method: Method, path: str, body: bytes | None) -> httpx.Request:
+    def request(self, method: Method, path: str, body: bytes | None) -> httpcore.Request:
         """The request for ``path`` below the base address."""
         url, headers = self._url(path), self._headers
         if body is None:
-            return httpx.Request(method, url, headers=headers)
-        headers = [*headers, ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
-        return httpx.Request(method, url, headers=headers, stream=_Body(body))
+            return httpcore.Request(method, url, headers=headers)
+        headers = [*headers, (b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))]
+        return httpcore.Request(method, url, headers=headers, content=_Body(body))
 
-    def new_transport(self) -> httpx.AsyncHTTPTransport:
-        """A transport with room for one connection, which it has yet to open."""
-        return httpx.AsyncHTTPTransport(
-            verify=self._ssl_context, trust_env=self._trust_env, limits=_LIMITS, proxy=self._proxy
-        )
+    def new_connection(self) -> httpcore.AsyncConnectionInterface:
+        """A connection, which its first request opens: to the engine, or to the proxy before it."""
+        return self._maker.create_connection(self._url("").origin)
 
-    def _url(self, path: str) -> httpx.URL:
-        # Parsing an address costs as much as the rest of a request's making, and there are two or three
-        # paths.
+    @cached_property
+    def _maker(self) -> httpcore.AsyncConnectionPool:
+        # Nothing is ever asked through it: it knows which kind of connection a proxy wants.
+        return httpcore.AsyncConnectionPool(self._ssl_context, self._proxy, network_backend=Sockets())
+
+    def _url(self, path: str) -> httpcore.URL:
+        # Reading an address costs as much as the rest of a request's making, and there are two or three paths.
         url = self._urls.get(path)
         if url is None:
             try:
-                url = self._urls[path] = httpx.URL(str(self._base) + path)
+                whole = httpx.URL(str(self._base) + path)
             except httpx.InvalidURL:
                 raise UsageError(f"engine {self.peer}: {path[:100]!r} cannot stand in an address") from None
+            url = self._urls[path] = httpcore.URL(
+                scheme=whole.raw_scheme, host=whole.raw_host, port=whole.port, target=whole.raw_path
+            )
         return url
 
     @cached_property
-    def _urls(self) -> dict[str, httpx.URL]:
+    def _urls(self) -> dict[str, httpcore.URL]:
         return {}
 
     @cached_property
@@ -127,20 +131,23 @@ class HttpEndpoint:
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     @cached_property
-    def _proxy(self) -> httpx.Proxy | None:
+    def _proxy(self) -> httpcore.Proxy | None:
         if not self._trust_env:
             return None
         from urllib.request import getproxies, proxy_bypass
 
         proxies = getproxies()
         address = proxies.get(self._base.scheme) or proxies.get("all")
-        return httpx.Proxy(address) if address and not proxy_bypass(self._base.host) else None
+        if not address or proxy_bypass(self._base.host):
+            return None
+        proxy = httpx.Proxy(address)
+        return httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth)
 
 
-class _Body(httpx.AsyncByteStream):
+class _Body:
     """A request's body, in one part.
 
-    httpx's own is an async generator, which a request that is cancelled while it writes leaves to the garbage
+    httpcore's own is an async generator, which a request that is cancelled while it writes leaves to the garbage
     collector half-way, and trio rightly warns of it.
     """
 
@@ -161,7 +168,7 @@ class HttpExchange:
 
     def __init__(self, endpoint: HttpEndpoint) -> None:
         self._endpoint = endpoint
-        self._transport: httpx.AsyncHTTPTransport | None = None
+        self._connection: httpcore.AsyncConnectionInterface | None = None
         self.peer = endpoint.peer
 
     async def send(self, method: Method, path: str, body: bytes | None = None) -> Reply:
@@ -172,16 +179,21 @@ class HttpExchange:
             doing.
         """
         request = self._endpoint.request(method, path, body)
-        if self._transport is None:
-            self._transport = self._endpoint.new_transport()
+        if self._connection is not None and self._connection.has_expired():
+            await self.aclose()
+        if self._connection is None:
+            self._connection = self._endpoint.new_connection()
         try:
-            return await self._roundtrip(self._transport, request)
-        except httpx.HTTPError as error:
+            reply = await self._roundtrip(self._connection, request)
+        except _FAILURES as error:
             await self.aclose()
             raise _named(error, self.peer) from error
         except BaseException:
             await self.aclose()
             raise
+        if not self._connection.is_available():  # the server said that this reply was its last
+            await self.aclose()
+        return reply
 
     async def aclose(self) -> None:
         """Close the connection, if there is one.
@@ -189,48 +201,48 @@ class HttpExchange:
         Cancellation:
             Shielded: closing a socket does not wait for its peer.
         """
-        transport, self._transport = self._transport, None
-        if transport is not None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
             with trio.CancelScope(shield=True):
-                await transport.aclose()
+                await connection.aclose()
 
-    async def _roundtrip(self, transport: httpx.AsyncHTTPTransport, request: httpx.Request) -> Reply:
-        response = await transport.handle_async_request(request)
-        body = await self._read(transport, response)
-        headers = dict(response.headers)
+    async def _roundtrip(self, connection: httpcore.AsyncConnectionInterface, request: httpcore.Request) -> Reply:
+        response = await connection.handle_async_request(request)
+        body = await self._read(connection, response)
+        headers = _headers_of(response)
         encoding = headers.get("content-encoding", "identity")
         if encoding != "identity":
             raise ResponseInvalid(
                 f"engine {self.peer}: the reply is encoded as {encoding[:40]!r}, which was not asked for",
-                status=response.status_code,
+                status=response.status,
             )
-        return Reply(response.status_code, headers, body)
+        return Reply(response.status, headers, body)
 
-    async def _read(self, transport: httpx.AsyncHTTPTransport, response: httpx.Response) -> bytes:
+    async def _read(self, connection: httpcore.AsyncConnectionInterface, response: httpcore.Response) -> bytes:
         parts: list[bytes] = []
         size, limit = 0, self._endpoint.max_response_bytes
         stream = response.stream
-        assert isinstance(stream, httpx.AsyncByteStream)
+        assert isinstance(stream, AsyncIterable)
         try:
             async for part in stream:
                 size += len(part)
                 if size > limit:
-                    # Leaving the loop would leave three async generators to the garbage collector. With the
-                    # socket closed under them they run into its end by themselves, at most one read buffer
-                    # later.
+                    # Leaving the loop would leave async generators to the garbage collector. With the socket closed
+                    # under them they run into its end by themselves, at most one read buffer later.
                     parts.clear()
-                    await transport.aclose()
+                    await connection.aclose()
                 else:
                     parts.append(part)
-        except httpx.HTTPError as error:
+        except _FAILURES as error:
             if size > limit:
-                raise self._too_large(response.status_code) from error
+                raise self._too_large(response.status) from error
             raise
         finally:
+            # Shielded: what is complete by now is not lost to a deadline that passes in this step.
             with trio.CancelScope(shield=True):
-                await stream.aclose()
+                await response.aclose()
         if size > limit:
-            raise self._too_large(response.status_code)
+            raise self._too_large(response.status)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _too_large(self, status: int) -> ResponseInvalid:
@@ -274,22 +286,31 @@ def _checked_base(base_url: str) -> httpx.URL:
     return url
 
 
-def _checked_header(name: str, value: str) -> tuple[str, str]:
+def _headers_of(response: httpcore.Response) -> dict[str, str]:
+    """Names in lower case; what a name has several times, in one."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in response.headers:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _checked_header(name: str, value: str) -> tuple[bytes, bytes]:
     # h11 would refuse it too, with the value in its message.
     if not value.isascii() or not value.isprintable() or value != value.strip():
         raise UsageError(f"the {name} header cannot carry its value: only printable ASCII, no blanks around it")
-    return name, value
+    return name.encode("ascii"), value.encode("ascii")
 
 
-def _named(error: httpx.HTTPError, peer: str) -> ProviderError:
+def _named(error: Exception, peer: str) -> ProviderError:
     """The one error of ours that says what ``error`` was."""
     causes = list(_causes(error))
     numbers = {cause.errno for cause in causes if isinstance(cause, OSError)}
     if errno.ETIMEDOUT in numbers:
         return ProviderTimeout(f"engine {peer}: the operating system gave up waiting for it")
-    if isinstance(error, httpx.ConnectError):
+    if isinstance(error, httpcore.ConnectError):
         return _named_connect(peer, causes, numbers)
-    if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError | httpx.RemoteProtocolError):
+    if isinstance(error, httpcore.ReadError | httpcore.RemoteProtocolError):
         return TransportClosed(f"engine {peer}: the connection broke before the end of the reply")
     return ProviderFailure(f"engine {peer}: no reply ({type(error).__name__})")
 
