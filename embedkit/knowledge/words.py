@@ -52,7 +52,12 @@ def index_words(text: str) -> str:
     ``parseDate HTTPServer load_json`` becomes ``parse Date HTTP Server load json``. Case, accents and punctuation are
     left to FTS5, which drops them faster than we could.
     """
-    return _PART.sub(r" \g<0>", text).replace("_", " ")
+    return _PART.sub(_set_apart, text).replace("_", " ")
+
+
+def _set_apart(letter: re.Match[str]) -> str:
+    # Twice as fast as a template, which Python 3.11 fills in by itself, in Python.
+    return " " + letter[0]
 
 
 def match_expression(query: str) -> str | None:
