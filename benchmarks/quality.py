@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, get_args
 import trio
 
 import embedkit
+from benchmarks.functions import SEED, SET_SIZE, Function, read_functions
 from benchmarks.measure import Figure, report, say
-from benchmarks.quality_lab import SEED, SET_SIZE, Function, read_functions
 from embedkit.knowledge.search import Mode
 
 if TYPE_CHECKING:

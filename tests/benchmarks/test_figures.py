@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import cold_sync, quality, random_store, search
-from benchmarks.quality_lab import Function
+from benchmarks.functions import Function
 from embedkit.database import open_database
 from embedkit.knowledge.store import SqliteStore
 
