@@ -46,7 +46,9 @@ class Stepwise:
         self.do(lambda: None)
 
     def do(self, command: Callable[[], T]) -> T:
-        """What ``command`` returns or raises, called in a task of the run. No other task takes a step before it."""
+        """What ``command`` returns or raises, called in a task of the run. It is the next that this task does; of the
+        other tasks some may take a step before it, in the same tick.
+        """
         results: list[outcome.Outcome[T]] = []
         self._command = lambda: results.append(outcome.capture(command))
         while not results:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -193,26 +193,27 @@ class Conservation(RuleBasedStateMachine):
     def cancel(self, number: int, own: bool, after: int) -> None:
         caller = self.callers[-1 - number % len(self.callers)]
         scope = caller.ticket.scope if own else caller.around
-        self._step(scope.cancel, after, [caller])
+        self._step(scope.cancel, after, lambda one: one is caller)
 
     @precondition(lambda self: len(self.groups) > 1)
     @rule(after=after)
     def cancel_a_whole_nursery(self, after: int) -> None:
         number, nursery = self.groups.popitem()
-        self._step(nursery.cancel_scope.cancel, after, [one for one in self.callers if one.group == number])
+        self._step(nursery.cancel_scope.cancel, after, lambda one: one.group == number)
 
     @rule(run=st.integers(0, 1), after=after)
     def trip(self, run: int, after: int) -> None:
         circuit, self.circuits[run] = self.circuits[run], Circuit()
         self.past_circuits.append(circuit)
-        bound = [one for one in self.callers if one.ticket.circuit is circuit]
-        self._step(lambda: circuit.trip(ProviderTimeout("another's")), after, bound)
+        error = ProviderTimeout("another's")
+        self._step(lambda: circuit.trip(error), after, lambda one: one.ticket.circuit is circuit)
 
     @rule(seconds=st.sampled_from([1.0, 3.0, 5.0, 40.0]), after=after)
     def pass_time(self, seconds: float, after: int) -> None:
-        now = self.trio.do(trio.current_time) + seconds
-        late = [one for one in self.callers if one.calls == 0 and one.ticket.deadline_at <= now]
-        self._step(lambda: self.trio.clock.jump(seconds), after, late)
+        def is_late(one: Caller) -> bool:
+            return one.calls == 0 and one.ticket.deadline_at <= trio.current_time() + seconds
+
+        self._step(lambda: self.trio.clock.jump(seconds), after, is_late)
 
     @rule(capacity=st.integers(1, 4), refresh=st.booleans(), after=after)
     def resize(self, capacity: int, refresh: bool, after: int) -> None:
@@ -223,7 +224,7 @@ class Conservation(RuleBasedStateMachine):
     @rule(after=after)
     def close(self, after: int) -> None:
         self.over = True
-        self._step(self.lane.close, after, [one for one in self.callers if one.calls == 0])
+        self._step(self.lane.close, after, lambda one: one.calls == 0)
         assert self.trio.do(self.lane.statistics).totals.queued == 0
 
     @precondition(lambda self: len(self.callers) > 3 and not self.over)
@@ -235,10 +236,14 @@ class Conservation(RuleBasedStateMachine):
         assert (totals.queued, totals.in_flight, self.out) == (0, 0, [])
         assert all(caller.back for caller in self.callers)
 
-    def _step(self, command: Callable[[], object], after: int, enough: Iterable[Caller] = ()) -> None:
-        """``command``, after which those who have had ``enough`` get no more calls; then trio takes so many steps."""
+    def _step(
+        self, command: Callable[[], object], after: int, has_enough: Callable[[Caller], bool] = lambda _: False
+    ) -> None:
+        """``command``, after which those who had enough before it get no more calls; then trio takes so many steps."""
 
         def step() -> None:
+            # Asked here: others may take a step in the tick in which the command comes to its turn.
+            enough = [caller for caller in self.callers if has_enough(caller)]
             command()
             for caller in enough:
                 caller.gets_no_more_calls()
