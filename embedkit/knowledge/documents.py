@@ -6,24 +6,19 @@ from the chunk. So ``words`` must not change for stored chunks without a step in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
 from embedkit.knowledge import fences
+from embedkit.knowledge.many import batches, question_marks
 from embedkit.knowledge.model import Chunk
 from embedkit.knowledge.source import Sighting
-from embedkit.knowledge.words import index_words
+from embedkit.knowledge.words import embedding_input, index_words
 
 if TYPE_CHECKING:
     import sqlite3
-
-T = TypeVar("T")
-
-# SQLite takes at least 32,766 parameters in a statement; a smaller number keeps its statement cache useful.
-_AT_ONCE = 500
 
 
 @attrs.frozen
@@ -34,6 +29,11 @@ class PreparedChunk:
     hash: bytes
     symbol_words: str = attrs.field(repr=False)
     body_words: str = attrs.field(repr=False)
+
+    @property
+    def input(self) -> str:
+        """What the engine is given for it."""
+        return embedding_input(self.chunk.scope, self.chunk.text)
 
 
 @attrs.frozen(eq=False)
@@ -63,8 +63,8 @@ def stored(connection: sqlite3.Connection, repository_id: int) -> dict[str, tupl
 def known(connection: sqlite3.Connection, tenant_id: int, hashes: Iterable[bytes]) -> dict[bytes, int]:
     """Which of ``hashes`` the tenant has vectors for, and the vectors' numbers."""
     found: dict[bytes, int] = {}
-    for some in _batches(hashes):
-        statement = "SELECT hash, id FROM vectors WHERE tenant_id = ? AND hash IN " + _marks(some)  # noqa: S608  # only question marks
+    for some in batches(hashes):
+        statement = "SELECT hash, id FROM vectors WHERE tenant_id = ? AND hash IN " + question_marks(some)  # noqa: S608  # only question marks
         found.update(connection.execute(statement, (tenant_id, *some)).fetchall())
     return found
 
@@ -216,8 +216,8 @@ def _last_chunk_id(connection: sqlite3.Connection) -> int:
 
 def _document_ids(connection: sqlite3.Connection, repository_id: int, paths: Iterable[str]) -> list[int]:
     found: list[int] = []
-    for some in _batches(paths):
-        statement = "SELECT id FROM documents WHERE repository_id = ? AND path IN " + _marks(some)  # noqa: S608  # only question marks
+    for some in batches(paths):
+        statement = "SELECT id FROM documents WHERE repository_id = ? AND path IN " + question_marks(some)  # noqa: S608  # only question marks
         rows = connection.execute(statement, (repository_id, *some))
         found += [number for (number,) in rows]
     return found
@@ -257,13 +257,3 @@ def _drop_unused(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> N
 
 def _note_change(connection: sqlite3.Connection, tenant_id: int) -> None:
     connection.execute("UPDATE tenants SET version = version + 1 WHERE id = ?", (tenant_id,))
-
-
-def _marks(some: Sequence[object]) -> str:
-    return f"({','.join('?' * len(some))})"
-
-
-def _batches(items: Iterable[T]) -> Iterator[tuple[T, ...]]:
-    rest = iter(items)
-    while some := tuple(islice(rest, _AT_ONCE)):
-        yield some

@@ -1,4 +1,6 @@
-"""Fences: inputs that an engine refuses for what they are, so that nobody offers them again. Functions of a connection.
+"""Fences: inputs that an engine cannot embed for what they are, so that nobody offers them again.
+
+Functions of a connection.
 
 A fence belongs to an embedding generation: the space (provider, model, dimension, options) and the chunking. In another
 generation it is void, and the input is offered again.
@@ -20,18 +22,18 @@ def fenced(connection: sqlite3.Connection, tenant_id: int, hashes: Iterable[byte
     """Which of ``hashes`` are fenced for the tenant in this generation."""
     # A tenant has few fences, and often none: all are read, whatever is asked about.
     rows = connection.execute(
-        "SELECT hash FROM fences WHERE tenant_id = ? AND generation = ?", (tenant_id, _generation(connection))
+        "SELECT hash FROM fences WHERE tenant_id = ? AND generation = ?", (tenant_id, generation(connection))
     )
     return {hash_ for (hash_,) in rows}.intersection(hashes)
 
 
 def add(connection: sqlite3.Connection, tenant_id: int, refused: Mapping[bytes, str]) -> None:
     """Fence inputs, each with the durable code of its refusal; fences of other generations are forgotten."""
-    generation = _generation(connection)
-    connection.execute("DELETE FROM fences WHERE generation != ?", (generation,))
+    now = generation(connection)
+    connection.execute("DELETE FROM fences WHERE generation != ?", (now,))
     connection.executemany(
         "INSERT OR REPLACE INTO fences (tenant_id, hash, generation, code, at) VALUES (?, ?, ?, ?, ?)",
-        ((tenant_id, hash_, generation, code, time.time()) for hash_, code in refused.items()),
+        ((tenant_id, hash_, now, code, time.time()) for hash_, code in refused.items()),
     )
 
 
@@ -43,6 +45,7 @@ def count(connection: sqlite3.Connection, repository_id: int) -> int:
     return int(found)
 
 
-def _generation(connection: sqlite3.Connection) -> str:
+def generation(connection: sqlite3.Connection) -> str:
+    """What fences and marks belong to: the embedding space of the store, and the chunking."""
     row = connection.execute("SELECT kind, model, dimension, options FROM space").fetchone() or ()
     return "; ".join(map(str, (*row, f"chunking {CHUNKING_GENERATION}")))

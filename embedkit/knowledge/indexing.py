@@ -1,39 +1,32 @@
-"""One repository becomes stored vectors: compare, prepare, buy what is new, keep each batch as it lands.
+"""One repository becomes stored vectors: compare, prepare, offer what is new.
 
 A feeder prepares documents in a worker thread and makes batches of the inputs that the tenant has no vectors for yet.
-Buyers, as many as keep the lane's slots and its queue filled, take a batch each: one ticket, then one transaction that
-keeps its vectors and switches every document that they complete. Between the two nothing can be cancelled, so that
-what was bought is kept.
+Buyers, as many as keep the lane's slots and its queue filled, take a batch each and keep what it brings: see
+``buying``. The first buyer goes alone until the engine has answered once, so that an engine that is not there is asked
+once, and not by everybody. Inputs under suspicion are tried when all else is done.
 
-The first failure ends the feeding: nothing more is offered. Tickets that are out go on, and what they bring is kept. A
-refusal of a batch's content is no failure yet: see ``bisecting``.
+The first failure ends the feeding: nothing more is offered. Tickets that are out go on, and what they bring is kept.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
-from embedkit.activity.clocks import ZERO, Clocks
-from embedkit.errors import ContentRefused, EmbedkitError
-from embedkit.knowledge.bisecting import Bisection
+from embedkit.errors import EmbedkitError
+from embedkit.knowledge.bisecting import Batch
+from embedkit.knowledge.buying import Buy, Buying
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
-from embedkit.knowledge.documents import PreparedDocument
-from embedkit.knowledge.gathering import Gathering
-from embedkit.knowledge.insisting import insist
 from embedkit.knowledge.preparing import Portion, portions, prepare
+from embedkit.knowledge.work import Work
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from embedkit.knowledge.leases import Lease
     from embedkit.knowledge.repositories import RepositoryRecord
     from embedkit.knowledge.source import Entry, Snapshot
@@ -41,33 +34,6 @@ if TYPE_CHECKING:
 
 _PORTIONS_AHEAD = 2
 _ROUNDS = 3
-
-
-class Purchase(Protocol):
-    """What came of one ticket."""
-
-    @property
-    def vectors(self) -> NDArray[np.float32]:
-        """``(n, dimension) float32``, finite."""
-        ...
-
-    @property
-    def clocks(self) -> Clocks:
-        """The ticket's times."""
-        ...
-
-    @property
-    def attempts(self) -> int:
-        """Provider calls it took."""
-        ...
-
-
-class Buy(Protocol):
-    """Buys vectors through a lane: one ticket."""
-
-    async def __call__(self, texts: Sequence[str]) -> Purchase:
-        """Embed ``texts``; EmbedkitError, with the ticket's clocks and attempts, if it cannot be."""
-        ...
 
 
 @attrs.frozen
@@ -81,48 +47,6 @@ class Width:
 
     batch: int
     tickets: int
-
-
-@attrs.define
-class Work:
-    """What was done for one repository, so far.
-
-    Attributes:
-        documents: Documents at this revision.
-        done: Those of them that are stored at this revision.
-        skipped: Files left out, by reason.
-        embedded: Vectors bought.
-        reused: Chunks of changed documents whose vector was there already.
-        deleted: Chunks removed.
-        provider_calls: Attempts made.
-        clocks: Sums over tickets.
-        failures: What ended the buying: the first failure, and those of tickets that were out then.
-        sliced: Whether the slice was spent before the work.
-    """
-
-    documents: int = 0
-    done: int = 0
-    skipped: Counter[str] = attrs.field(factory=Counter)
-    embedded: int = 0
-    reused: int = 0
-    deleted: int = 0
-    provider_calls: int = 0
-    clocks: Clocks = ZERO
-    failures: list[EmbedkitError] = attrs.field(factory=list)
-    sliced: bool = False
-
-    @property
-    def outstanding(self) -> int:
-        """Documents that are not stored at this revision yet."""
-        return self.documents - self.done
-
-
-@attrs.define(eq=False)
-class _Open:
-    """A document that waits for vectors."""
-
-    document: PreparedDocument
-    missing: set[bytes]
 
 
 class Indexing:
@@ -155,21 +79,13 @@ class Indexing:
         self._store = store
         self._record = record
         self._lease = lease
-        self._buy = buy
         self._width = width
         self._limits = limits
         self._slice_ends_at = slice_ends_at
         self._on_progress = on_progress
-        self._batches_offered = 0
+        self._buying = Buying(store, record, lease, buy, batch=width.batch, work=self.work, on_progress=on_progress)
         self._feeding = trio.CancelScope()
-        # Inputs that somebody waits for: queued, out, or about to be. Each is bought once, whoever needs it.
-        self._waiting: dict[bytes, list[_Open]] = {}
-        # Inputs bought in this round: what a look-up that began before they were kept does not know of.
-        self._bought: set[bytes] = set()
-        # Inputs that are not to be offered: the engine refuses them for what they are.
-        self._fenced: set[bytes] = set()
-        self._vanished: set[str] = set()
-        self._gathering = Gathering(self._commit)
+        self._has_offered = False
 
     async def run(self, snapshot: Snapshot) -> None:
         """Bring the store to ``snapshot``, as far as may be; ``work`` says how far, and what failed.
@@ -189,38 +105,48 @@ class Indexing:
         self._on_progress(self.work)
         await self._store_documents(snapshot, wanted)
         gone = stored.keys() - {entry.path for entry in snapshot.entries}
-        if gone and not self.work.failures and not self.work.sliced:
+        if gone and not self._is_over():
             # After all switches, so that a renamed document finds its vectors still there.
             self.work.deleted += await self._store.remove(self._record, self._lease, sorted(gone))
 
     async def _store_documents(self, snapshot: Snapshot, wanted: Sequence[Entry]) -> None:
         for _ in range(_ROUNDS):
+            self._buying.begin_round()
             await self._round(snapshot, wanted)
-            if not self._vanished or self.work.failures or self.work.sliced:
-                return
+            if not self._buying.vanished or self._is_over():
+                break
             # Another sweep of this tenant removed vectors that were counted on: buy those after all.
-            wanted = [entry for entry in wanted if entry.path in self._vanished]
-            self._vanished.clear()
+            wanted = [entry for entry in wanted if entry.path in self._buying.vanished]
+        await self._try_suspects()
 
     async def _round(self, snapshot: Snapshot, wanted: Sequence[Entry]) -> None:
         self._feeding = trio.CancelScope()
-        self._bought.clear()
-        send, receive = trio.open_memory_channel[list[tuple[bytes, str]]](self._width.tickets)
+        send, receive = trio.open_memory_channel[Batch](self._width.tickets)
         async with receive, trio.open_nursery() as nursery:
             nursery.start_soon(self._feed, snapshot, wanted, send)
-            for _ in range(self._width.tickets):
-                nursery.start_soon(self._buy_batches, receive)
+            nursery.start_soon(self._buy_first, receive)
+            for _ in range(self._width.tickets - 1):
+                nursery.start_soon(self._buy_later, receive)
 
-    async def _feed(
-        self, snapshot: Snapshot, wanted: Sequence[Entry], send: trio.MemorySendChannel[list[tuple[bytes, str]]]
-    ) -> None:
+    async def _try_suspects(self) -> None:
+        while self._buying.suspects and not self._is_over():
+            if self._is_slice_spent():
+                self.work.sliced = True
+                return
+            self._has_offered = True
+            with self._containing():
+                await self._buying.try_suspect()
+
+    async def _feed(self, snapshot: Snapshot, wanted: Sequence[Entry], send: trio.MemorySendChannel[Batch]) -> None:
         backlog: dict[bytes, str] = {}
         async with send, trio.open_nursery() as nursery:
             ahead_send, ahead = trio.open_memory_channel[Portion](_PORTIONS_AHEAD)
             with self._feeding, self._containing():
                 nursery.start_soon(self._prepare, snapshot, wanted, ahead_send)
                 async for portion in ahead:
-                    backlog.update(await self._admit(portion))
+                    self.work.skipped["unreadable"] += len(portion.unreadable)
+                    self.work.documents -= len(portion.unreadable)
+                    backlog.update(await self._buying.admit(portion))
                     while len(backlog) >= self._width.batch:
                         await self._offer(send, backlog)
                 while backlog:
@@ -235,61 +161,32 @@ class Indexing:
                 work = partial(prepare, snapshot, entries, self._limits, check=trio.from_thread.check_cancelled)
                 await ahead.send(await trio.to_thread.run_sync(work))
 
-    async def _admit(self, portion: Portion) -> dict[bytes, str]:
-        """Switch what needs no purchase, and return the inputs that nobody has or is buying yet."""
-        known = await self._store.known(self._record.tenant_id, portion.inputs)
-        self._fenced |= await self._store.fenced(self._record.tenant_id, portion.inputs)
-        # From here to the end of the loop there is no checkpoint: what landed during the look-ups is known now, and
-        # what has not landed is waited for. An await in between would buy some inputs twice.
-        known |= self._bought.intersection(portion.inputs)
-        ready: list[PreparedDocument] = []
-        wanted: dict[bytes, str] = {}
-        self.work.skipped["unreadable"] += len(portion.unreadable)
-        self.work.documents -= len(portion.unreadable)
-        for document in portion.documents:
-            hashes = {part.hash for part in document.chunks}
-            missing = hashes - known - self._fenced
-            before = len(wanted)
-            waiter = _Open(document, missing)
-            for hash_ in dict.fromkeys(part.hash for part in document.chunks if part.hash in missing):
-                if hash_ not in self._waiting:
-                    wanted[hash_] = portion.inputs[hash_]
-                self._waiting.setdefault(hash_, []).append(waiter)
-            # All but those that are bought for this document: known before, or the same as another chunk of this run.
-            left_out = sum(1 for part in document.chunks if part.hash in self._fenced)
-            self.work.reused += len(document.chunks) - left_out - (len(wanted) - before)
-            if not missing:
-                ready.append(document)
-        if ready:
-            await self._gathering.commit({}, ready)
-        return wanted
-
-    async def _offer(self, send: trio.MemorySendChannel[list[tuple[bytes, str]]], backlog: dict[bytes, str]) -> None:
-        if self._batches_offered and trio.current_time() >= self._slice_ends_at:
+    async def _offer(self, send: trio.MemorySendChannel[Batch], backlog: dict[bytes, str]) -> None:
+        if self._is_slice_spent():
             self.work.sliced = True
             self._feeding.cancel()  # delivered by the send below
         batch = list(islice(backlog.items(), self._width.batch))
         await send.send(batch)
-        self._batches_offered += 1
+        self._has_offered = True
         for hash_, _ in batch:
             del backlog[hash_]
 
-    async def _buy_batches(self, batches: trio.MemoryReceiveChannel[list[tuple[bytes, str]]]) -> None:
+    async def _buy_first(self, batches: trio.MemoryReceiveChannel[Batch]) -> None:
+        try:
+            await self._buy_batches(batches)
+        finally:
+            self._buying.has_answered.set()  # or there is nothing to ask
+
+    async def _buy_later(self, batches: trio.MemoryReceiveChannel[Batch]) -> None:
+        await self._buying.has_answered.wait()
+        await self._buy_batches(batches)
+
+    async def _buy_batches(self, batches: trio.MemoryReceiveChannel[Batch]) -> None:
         async for batch in batches:
             if self.work.failures:
                 return
             with self._containing():
-                await self._buy_batch(batch)
-
-    async def _buy_batch(self, batch: Sequence[tuple[bytes, str]]) -> None:
-        try:
-            purchase = await self._buy([text for _, text in batch])
-        except ContentRefused as refused:
-            at_fault = await Bisection(self._buy, self).run(batch, refused)
-            if at_fault:
-                await self._fence({hash_: error.durable_code for hash_, error in at_fault})
-            return
-        await self.keep([hash_ for hash_, _ in batch], purchase)
+                await self._buying.buy_batch(batch)
 
     @contextmanager
     def _containing(self) -> Iterator[None]:
@@ -297,72 +194,17 @@ class Indexing:
         try:
             yield
         except EmbedkitError as error:
-            self.spend(error)
+            self._buying.spend(error)
             self.work.failures.append(error)
             self._feeding.cancel()
 
-    async def keep(self, hashes: Sequence[bytes], purchase: Purchase) -> None:
-        """Store what was bought, with the documents that it completes.
+    def _is_slice_spent(self) -> bool:
+        """Whether to yield to other repositories; never before the first batch."""
+        return self._has_offered and trio.current_time() >= self._slice_ends_at
 
-        Cancellation:
-            Shielded: bought is kept, whoever cancels.
-        """
-        with trio.CancelScope(shield=True):
-            self.work.embedded += len(hashes)
-            self.spend(purchase)
-            ready = self._arrived(hashes)
-            await self._gathering.commit(dict(zip(hashes, _unit_rows(purchase.vectors), strict=True)), ready)
-
-    def spend(self, spent: Purchase | EmbedkitError) -> None:
-        """Account for a call."""
-        self.work.clocks += spent.clocks or ZERO
-        self.work.provider_calls += spent.attempts
-
-    def is_over(self) -> bool:
-        """Whether nothing more is to be offered, since something failed."""
-        return bool(self.work.failures)
-
-    async def _fence(self, refused: Mapping[bytes, str]) -> None:
-        with trio.CancelScope(shield=True):
-            self._fenced.update(refused)
-            ready = self._arrived(list(refused))
-            await self._write(partial(self._store.fence, self._record, self._lease, refused, ready), ready)
-
-    def _arrived(self, hashes: Sequence[bytes]) -> list[PreparedDocument]:
-        """The documents that these vectors complete."""
-        ready = []
-        self._bought.update(hashes)
-        for hash_ in hashes:
-            for waiter in self._waiting.pop(hash_):
-                waiter.missing.remove(hash_)
-                if not waiter.missing:
-                    ready.append(waiter.document)
-        return ready
-
-    async def _commit(self, vectors: Mapping[bytes, bytes], ready: Sequence[PreparedDocument]) -> None:
-        await self._write(partial(self._store.commit, self._record, self._lease, vectors, ready), ready)
-
-    async def _write(
-        self,
-        transaction: Callable[[], Awaitable[tuple[int, list[PreparedDocument]]]],
-        ready: Sequence[PreparedDocument],
-    ) -> None:
-        """One transaction, with the vectors in hand."""
-        deleted, vanished = await insist(transaction)
-        self.work.deleted += deleted
-        self.work.done += len(ready) - len(vanished)
-        self._vanished.update(document.path for document in vanished)
-        self._on_progress(self.work)
+    def _is_over(self) -> bool:
+        return bool(self.work.failures) or self.work.sliced
 
 
 def _identity(entry: Entry) -> tuple[str, int]:
     return entry.content_hash, CHUNKING_GENERATION
-
-
-def _unit_rows(vectors: NDArray[np.float32]) -> list[bytes]:
-    """Rows of unit length, as bytes; a zero row stays one."""
-    import numpy as np
-
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0).astype("<f4", copy=False)
-    return [row.tobytes() for row in unit]

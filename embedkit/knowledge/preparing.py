@@ -6,14 +6,15 @@ index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 import attrs
 
 from embedkit.errors import SourceError
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits, chunk
+from embedkit.knowledge.chunking.halving import halves
 from embedkit.knowledge.documents import PreparedChunk, PreparedDocument
-from embedkit.knowledge.model import Document, input_hash
+from embedkit.knowledge.model import Chunk, Document, input_hash
 from embedkit.knowledge.source import Entry, Snapshot
 from embedkit.knowledge.words import embedding_input, index_words
 
@@ -27,13 +28,15 @@ class Portion:
 
     Attributes:
         documents: In the snapshot's order.
-        inputs: The text for each hash among their chunks, each once.
         unreadable: Paths that were there when the snapshot was taken and can no longer be read as they were.
+        inputs: The text for each hash among their chunks, each once.
     """
 
     documents: Sequence[PreparedDocument]
-    inputs: dict[bytes, str] = attrs.field(repr=False)
     unreadable: Sequence[str] = ()
+    inputs: Mapping[bytes, str] = attrs.field(
+        init=False, repr=False, default=attrs.Factory(lambda self: _inputs_of(self.documents), takes_self=True)
+    )
 
 
 def portions(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
@@ -54,7 +57,6 @@ def prepare(
         check: Called before each; may raise, which ends the preparing. A portion of large files takes seconds.
     """
     documents: list[PreparedDocument] = []
-    inputs: dict[bytes, str] = {}
     unreadable: list[str] = []
     for entry in entries:
         check()
@@ -63,17 +65,54 @@ def prepare(
         except SourceError:
             unreadable.append(entry.path)  # counted and left to the next sweep; the version that is stored serves on
             continue
-        documents.append(_prepared(document, limits, inputs))
-    return Portion(documents, inputs, unreadable)
+        documents.append(_prepared(document, limits))
+    return Portion(documents, unreadable)
 
 
-def _prepared(document: Document, limits: ChunkLimits, inputs: dict[bytes, str]) -> PreparedDocument:
-    parts = []
-    for piece in chunk(document.path, document.text, limits=limits):
-        text = embedding_input(piece.scope, piece.text)
-        hash_ = input_hash(text)
-        inputs[hash_] = text
-        parts.append(PreparedChunk(piece, hash_, index_words(piece.scope), index_words(piece.text)))
+def divided(portion: Portion, over: Set[bytes]) -> Portion:
+    """``portion`` with the halves of each chunk whose input is in ``over``, and theirs if they are in it too.
+
+    A chunk that is too short to be halved stays as it is.
+    """
+    if over.isdisjoint(portion.inputs):
+        return portion
+    return Portion([_divided(document, over) for document in portion.documents], portion.unreadable)
+
+
+def is_divisible(document: PreparedDocument, hash_: bytes) -> bool:
+    """Whether the document's chunk with this input has halves."""
+    return any(part.hash == hash_ and halves(part.chunk) for part in document.chunks)
+
+
+def _divided(document: PreparedDocument, over: Set[bytes]) -> PreparedDocument:
+    if not any(part.hash in over for part in document.chunks):
+        return document
+    parts = [piece for part in document.chunks for piece in _pieces(part, over)]
+    numbered = [
+        attrs.evolve(part, chunk=attrs.evolve(part.chunk, ordinal=ordinal)) for ordinal, part in enumerate(parts)
+    ]
+    return attrs.evolve(document, chunks=numbered)
+
+
+def _pieces(part: PreparedChunk, over: Set[bytes]) -> Iterator[PreparedChunk]:
+    pieces = halves(part.chunk) if part.hash in over else []
+    if not pieces:
+        yield part
+    for piece in pieces:
+        yield from _pieces(_prepared_chunk(piece), over)
+
+
+def _inputs_of(documents: Sequence[PreparedDocument]) -> dict[bytes, str]:
+    return {part.hash: part.input for document in documents for part in document.chunks}
+
+
+def _prepared(document: Document, limits: ChunkLimits) -> PreparedDocument:
+    parts = [_prepared_chunk(piece) for piece in chunk(document.path, document.text, limits=limits)]
     return PreparedDocument(
         document.path, document.content_hash, CHUNKING_GENERATION, parts, index_words(document.path)
     )
+
+
+def _prepared_chunk(piece: Chunk) -> PreparedChunk:
+    hash_ = input_hash(embedding_input(piece.scope, piece.text))
+    return PreparedChunk(piece, hash_, index_words(piece.scope), index_words(piece.text))

@@ -49,6 +49,8 @@ class RepositoryRecord:
         outstanding: Documents that the last sweep left undone.
         next_due_at: Wall-clock time when it is due again, or ``None``: at once.
         last: How its last sweep ended, or ``None``: never swept.
+        batch_ceiling: Most inputs that a ticket of its next sweep may hold, since larger ones timed out; ``None``: as
+            many as the settings say.
     """
 
     id: int
@@ -62,11 +64,13 @@ class RepositoryRecord:
     outstanding: int = 0
     next_due_at: float | None = None
     last: Last | None = None
+    batch_ceiling: int | None = None
 
 
 _SELECT = """
     SELECT r.id, r.tenant_id, t.name, r.name, r.revision, r.generation, r.streak, r.succeeded, r.outstanding,
-           r.next_due_at, r.outcome, r.code, r.attribution, r.reason, r.queue_wait, r.provider_time, r.retry_wait, r.at
+           r.next_due_at, r.batch_ceiling, r.outcome, r.code, r.attribution, r.reason, r.queue_wait, r.provider_time,
+           r.retry_wait, r.at
     FROM repositories r JOIN tenants t ON t.id = r.tenant_id
 """
 
@@ -104,8 +108,8 @@ def save(connection: sqlite3.Connection, record: RepositoryRecord) -> None:
     connection.execute(
         """
         UPDATE repositories SET revision = ?, generation = ?, streak = ?, succeeded = ?, outstanding = ?,
-            next_due_at = ?, outcome = ?, code = ?, attribution = ?, reason = ?, queue_wait = ?, provider_time = ?,
-            retry_wait = ?, at = ?
+            next_due_at = ?, batch_ceiling = ?, outcome = ?, code = ?, attribution = ?, reason = ?, queue_wait = ?,
+            provider_time = ?, retry_wait = ?, at = ?
         WHERE id = ?
         """,
         (
@@ -115,6 +119,7 @@ def save(connection: sqlite3.Connection, record: RepositoryRecord) -> None:
             record.succeeded,
             record.outstanding,
             record.next_due_at,
+            record.batch_ceiling,
             *((last.outcome, last.code, last.attribution, last.reason) if last is not None else (None,) * 4),
             clocks.queue_wait,
             clocks.provider_time,
@@ -126,11 +131,11 @@ def save(connection: sqlite3.Connection, record: RepositoryRecord) -> None:
 
 
 def _record(row: tuple[Any, ...]) -> RepositoryRecord:
-    id_, tenant_number, tenant, name, revision, generation, streak, succeeded, outstanding, due, *end = row
+    id_, tenant_number, tenant, name, revision, generation, streak, succeeded, outstanding, due, ceiling, *end = row
     outcome, code, attribution, reason, queue_wait, provider_time, retry_wait, at = end
     last = None
     if outcome is not None:
         last = Last(outcome, code, attribution, reason, Clocks(queue_wait, provider_time, retry_wait), at)
     return RepositoryRecord(
-        id_, tenant_number, tenant, name, revision, generation, streak, bool(succeeded), outstanding, due, last
+        id_, tenant_number, tenant, name, revision, generation, streak, bool(succeeded), outstanding, due, last, ceiling
     )

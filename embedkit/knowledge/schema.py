@@ -86,4 +86,17 @@ STEPS = (
     ) WITHOUT ROWID;
     ALTER TABLE documents ADD COLUMN fenced INTEGER NOT NULL DEFAULT 0;  -- chunks that are left out by fences
     """,
+    """
+    CREATE TABLE marks (
+        tenant_id INTEGER NOT NULL REFERENCES tenants (id),
+        hash BLOB NOT NULL,
+        generation TEXT NOT NULL,  -- as of a fence
+        mark TEXT NOT NULL, at REAL NOT NULL,
+        PRIMARY KEY (tenant_id, hash)
+    ) WITHOUT ROWID;
+    ALTER TABLE repositories ADD COLUMN batch_ceiling INTEGER;  -- inputs a ticket; NULL: as settings say
+    -- What is too long for an engine is halved now, and not fenced: documents that lack such chunks are due again.
+    DELETE FROM fences WHERE code = 'KB_VECTOR_EMBED_INPUT_TRUNCATED';
+    UPDATE documents SET generation = 0 WHERE fenced > 0;
+    """,
 )

@@ -6,16 +6,14 @@ transactions that are each whole: a batch of vectors with the documents it compl
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from embedkit.activity.process import this_process
-from embedkit.errors import SpaceMismatch
-from embedkit.knowledge import documents, fences, leases, matrix, repositories, schema, search
-from embedkit.knowledge.model import Space
+from embedkit.knowledge import documents, fences, leases, marks, matrix, repositories, schema, search, spaces
+from embedkit.knowledge.standing import Standing, standing
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
     from embedkit.database import Database
     from embedkit.knowledge.documents import PreparedDocument
     from embedkit.knowledge.leases import Lease
+    from embedkit.knowledge.marks import Mark
+    from embedkit.knowledge.model import Space
     from embedkit.knowledge.repositories import RepositoryRecord
     from embedkit.knowledge.search import Hit, Ranked
     from embedkit.knowledge.source import Sighting
@@ -79,12 +79,8 @@ class Store(Protocol):
         """What the source saw of each file at the checkpoint, by path."""
         ...
 
-    async def known(self, tenant_id: int, hashes: Iterable[bytes]) -> set[bytes]:
-        """Which inputs the tenant has vectors for."""
-        ...
-
-    async def fenced(self, tenant_id: int, hashes: Iterable[bytes]) -> set[bytes]:
-        """Which inputs of the tenant are not to be offered, in this embedding generation."""
+    async def standing(self, tenant_id: int, hashes: Collection[bytes]) -> Standing:
+        """How inputs stand with the tenant, in this embedding generation."""
         ...
 
     async def commit(
@@ -97,6 +93,10 @@ class Store(Protocol):
         self, record: RepositoryRecord, lease: Lease, refused: Mapping[bytes, str], ready: Sequence[PreparedDocument]
     ) -> tuple[int, list[PreparedDocument]]:
         """Fence inputs, each with its durable code, and switch documents, in one transaction; as ``commit``."""
+        ...
+
+    async def mark(self, record: RepositoryRecord, lease: Lease, hash_: bytes, mark: Mark) -> None:
+        """Remember what an engine has taught about an input of the repository's tenant."""
         ...
 
     async def remove(self, record: RepositoryRecord, lease: Lease, paths: Sequence[str]) -> int:
@@ -142,7 +142,7 @@ class SqliteStore:
         Cancellation:
             Nothing was changed.
         """
-        return await self._database.read(_space)
+        return await self._database.read(spaces.held)
 
     async def claim_space(self, space: Space) -> None:
         """See ``Store``.
@@ -150,7 +150,7 @@ class SqliteStore:
         Cancellation:
             Not claimed, unless it returned.
         """
-        await self._database.write(partial(_claim_space, self.path, space))
+        await self._database.write(partial(spaces.claim, self.path, space))
 
     async def repository(self, tenant: str, name: str) -> RepositoryRecord:
         """See ``Store``.
@@ -218,21 +218,13 @@ class SqliteStore:
         """
         return await self._database.read(lambda connection: documents.sightings(connection, record.id))
 
-    async def known(self, tenant_id: int, hashes: Iterable[bytes]) -> set[bytes]:
+    async def standing(self, tenant_id: int, hashes: Collection[bytes]) -> Standing:
         """See ``Store``.
 
         Cancellation:
             Nothing was changed.
         """
-        return set(await self._database.read(lambda connection: documents.known(connection, tenant_id, hashes)))
-
-    async def fenced(self, tenant_id: int, hashes: Iterable[bytes]) -> set[bytes]:
-        """See ``Store``.
-
-        Cancellation:
-            Nothing was changed.
-        """
-        return await self._database.read(lambda connection: fences.fenced(connection, tenant_id, hashes))
+        return await self._database.read(lambda connection: standing(connection, tenant_id, hashes))
 
     async def fence(
         self, record: RepositoryRecord, lease: Lease, refused: Mapping[bytes, str], ready: Sequence[PreparedDocument]
@@ -245,6 +237,7 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> tuple[int, list[PreparedDocument]]:
             fences.add(connection, record.tenant_id, refused)
+            marks.clear(connection, record.tenant_id, refused)
             return documents.switch(connection, record.tenant_id, record.id, ready) if ready else (0, [])
 
         return await self._write_under(lease, work)
@@ -260,9 +253,18 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> tuple[int, list[PreparedDocument]]:
             documents.stage(connection, record.tenant_id, vectors)
+            marks.clear(connection, record.tenant_id, vectors)
             return documents.switch(connection, record.tenant_id, record.id, ready) if ready else (0, [])
 
         return await self._write_under(lease, work)
+
+    async def mark(self, record: RepositoryRecord, lease: Lease, hash_: bytes, mark: Mark) -> None:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was written, unless it returned.
+        """
+        await self._write_under(lease, lambda connection: marks.put(connection, record.tenant_id, hash_, mark))
 
     async def remove(self, record: RepositoryRecord, lease: Lease, paths: Sequence[str]) -> int:
         """See ``Store``.
@@ -370,24 +372,3 @@ def _place(connection: sqlite3.Connection, tenant: str, repository: str | None) 
         "SELECT id FROM repositories WHERE tenant_id = ? AND name = ?", (tenant_id, repository)
     ).fetchone()
     return None if row is None else (tenant_id, row[0])
-
-
-def _space(connection: sqlite3.Connection) -> Space | None:
-    row = connection.execute("SELECT kind, model, dimension, options FROM space").fetchone()
-    if row is None:
-        return None
-    kind, model, dimension, options = row
-    return Space(kind, model, dimension, json.loads(options))
-
-
-def _claim_space(path: str, space: Space, connection: sqlite3.Connection) -> None:
-    held = _space(connection)
-    if held is None:
-        connection.execute(
-            "INSERT INTO space (id, kind, model, dimension, options) VALUES (1, ?, ?, ?, ?)",
-            (space.kind, space.model, space.dimension, json.dumps(dict(space.options), sort_keys=True)),
-        )
-    elif held != space:
-        raise SpaceMismatch(
-            f"{path} holds vectors of {held}, not of {space}; name another store (--store), or go back to that model"
-        )

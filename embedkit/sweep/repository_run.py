@@ -14,14 +14,16 @@ import trio
 
 from embedkit.errors import EmbedkitError, SourceError, StoreError, StoreLocked, UsageError
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
-from embedkit.knowledge.indexing import Indexing, Width, Work
+from embedkit.knowledge.indexing import Indexing, Width
 from embedkit.knowledge.insisting import insist
 from embedkit.knowledge.leases import LEASE_SECONDS, Leased
 from embedkit.knowledge.repositories import Last, RepositoryRecord
 from embedkit.knowledge.source import Sighting, Snapshot, Source, open_source
+from embedkit.knowledge.work import Work
+from embedkit.providers.catalogue import max_inputs
 from embedkit.sweep.outcome import Outcome, RepositoryReport, deciding, outcome_of
 from embedkit.sweep.progress import Progress
-from embedkit.sweep.schedule import backoff, is_due, jitter
+from embedkit.sweep.schedule import backoff, batch_ceiling, is_due, jitter
 
 if TYPE_CHECKING:
     from embedkit.engine import Embeddings
@@ -46,6 +48,8 @@ class RepositoryRun:
         self._tenant = tenant
         self._described = described
         self._work = Work()
+        self._chunks = 0
+        self._fenced = 0
         self._lease_failures: list[EmbedkitError] = []
         self._began_at = trio.current_time()
 
@@ -72,7 +76,7 @@ class RepositoryRun:
             return await self._under(lease, record)
         except BaseException:
             # The work came to no outcome, which would have given the lease back: nobody need wait for it to expire.
-            await self._release(lease)
+            await self._release(lease, record)
             raise
 
     def aborted(self) -> RepositoryReport:
@@ -138,7 +142,7 @@ class RepositoryRun:
             record,
             lease,
             self._buy,
-            width=self._width(),
+            width=self._width(record),
             limits=ChunkLimits(),
             slice_ends_at=self._began_at + self._sweep.engine.settings.sweep.slice,
             on_progress=self._progressed,
@@ -160,10 +164,14 @@ class RepositoryRun:
             await sweep.claim_space(bought.vectors.shape[1])
         return bought
 
-    def _width(self) -> Width:
-        """Keep the slots busy and one ticket behind each, without asking the engine for more than the ceiling."""
+    def _width(self, record: RepositoryRecord) -> Width:
+        """Keep the slots busy and one ticket behind each, without asking the engine for more than the ceiling.
+
+        A batch is one request: what the provider's kind or the last sweep's timeouts allow is all that it holds.
+        """
         engine = self._sweep.engine
-        batch = engine.settings.batch_for()
+        bounds = (engine.settings.batch_for(), record.batch_ceiling, max_inputs(engine.settings.provider()))
+        batch = min(bound for bound in bounds if bound is not None)
         if not engine.is_queued():
             return Width(batch, engine.settings.provider().capacity)
         lane = engine.lane().statistics()
@@ -189,17 +197,26 @@ class RepositoryRun:
             finish = partial(self._sweep.store.finish, after, lease, seen if outcome == "complete" else None)
             await insist(finish)
         except (StoreError, Leased) as raised:
-            await self._release(lease)
+            await self._release(lease, record)
             outcome = "aborted" if isinstance(raised, Leased) else "failed"
             return self._report(record, outcome, error or raised)
-        report = self._report(after, outcome, error)
-        _, chunks = await self._sweep.store.count(after)
-        return attrs.evolve(report, chunks=chunks, fenced=await self._sweep.store.count_fenced(after))
+        await self._count(record)
+        return self._report(after, outcome, error)
 
-    async def _release(self, lease: Lease) -> None:
-        """Give the lease back if the store takes it; else it expires, or is free when this process has ended."""
+    async def _release(self, lease: Lease, record: RepositoryRecord) -> None:
+        """Give the lease back if the store takes it; else it expires, or is free when this process has ended.
+
+        And count, for the report of what was cut off.
+        """
         with trio.move_on_after(_RELEASE_SECONDS, shield=True), suppress(StoreError):
             await self._sweep.store.release(lease)
+            await self._count(record)
+
+    async def _count(self, record: RepositoryRecord) -> int:
+        """See how many chunks are stored and fenced now; returns the number of documents."""
+        documents, self._chunks = await self._sweep.store.count(record)
+        self._fenced = await self._sweep.store.count_fenced(record)
+        return documents
 
     def _after(
         self, record: RepositoryRecord, outcome: Outcome, error: EmbedkitError | None, revision: str | None
@@ -212,6 +229,12 @@ class RepositoryRun:
         wait = backoff(base, jitter(self._tenant, record.name, base), streak, settings.sweep.backoff_cap)
         due = {"complete": now + base, "partial-progress": now, "aborted": record.next_due_at}.get(outcome, now + wait)
         complete = outcome == "complete"
+        ceiling = batch_ceiling(
+            record.batch_ceiling,
+            timed_out=self._work.timed_out,
+            clean=outcome in ("complete", "partial-progress"),
+            batch=settings.batch_for(),
+        )
         return attrs.evolve(
             record,
             revision=revision if complete else record.revision,
@@ -228,15 +251,15 @@ class RepositoryRun:
                 self._work.clocks,
                 now,
             ),
+            batch_ceiling=ceiling,
         )
 
     async def _untouched(
         self, record: RepositoryRecord, outcome: Outcome, error: EmbedkitError | None
     ) -> RepositoryReport:
         """The report of a repository that is as it was."""
-        documents, chunks = await self._sweep.store.count(record)
-        fenced = await self._sweep.store.count_fenced(record)
-        return attrs.evolve(self._report(record, outcome, error), documents=documents, chunks=chunks, fenced=fenced)
+        documents = await self._count(record)
+        return attrs.evolve(self._report(record, outcome, error), documents=documents)
 
     def _report(self, record: RepositoryRecord, outcome: Outcome, error: EmbedkitError | None) -> RepositoryReport:
         due = record.next_due_at
@@ -261,6 +284,8 @@ class RepositoryRun:
             "aborted",
             documents=work.documents,
             skipped=dict(work.skipped),
+            chunks=self._chunks,
+            fenced=self._fenced,
             embedded=work.embedded,
             reused=work.reused,
             deleted=work.deleted,

@@ -78,17 +78,28 @@ async def test_an_input_over_the_window_is_refused_as_such_and_not_cut(
         server.kill()
 
 
-def test_a_chunk_over_the_window_is_fenced_and_the_rest_is_stored(tmp_path: Path, tiny_model: Path) -> None:
-    server = LlamaServer(tiny_model, window=4096, batch=128)
+@pytest.mark.parametrize(("window", "batch"), [(4096, 128), (512, 4096)])
+def test_a_chunk_over_the_window_is_stored_in_parts(window: int, batch: int, tmp_path: Path, tiny_model: Path) -> None:
+    server = LlamaServer(tiny_model, window=window, batch=batch)
     server.start()
+    lines = [f"{number:02} " + "x" * 40 for number in range(20)]
     try:
         write_settings(tmp_path, server)
-        write_files(tmp_path, {"long.txt": "x" * 300 + "\n", "a.txt": "short\n", "b.txt": "shorter\n"})
+        texts = {"lines.txt": "\n".join(lines), "wide.txt": "y" * 700, "a.txt": "short\n", "b.txt": "shorter\n"}
+        write_files(tmp_path, texts)
         ended = embedkit(tmp_path, "sync", "--json")
-        assert (ended.code, ended.repository["outcome"]) == (0, "complete")
-        assert (ended.repository["fenced"], ended.repository["embedded"]) == (1, 2)
-        found = embedkit(tmp_path, "search", "short", "--json").document["hits"]
-        assert {hit["path"] for hit in found} == {"a.txt", "b.txt"}
+        assert (ended.code, ended.repository["outcome"], ended.repository["fenced"]) == (0, "complete", 0)
+        again = embedkit(tmp_path, "sync", "--all", "--json")
+        assert (again.code, again.repository["provider_calls"]) == (0, 0)
+
+        found = embedkit(tmp_path, "search", "07", "--mode", "text", "--json").document["hits"]
+        assert [hit["path"] for hit in found] == ["lines.txt"]
+        first, last = found[0]["lines"]
+        assert first <= 8 <= last < first + len(lines) - 1
+        assert found[0]["text"] == "\n".join(lines[first - 1 : last])
+        found = embedkit(tmp_path, "search", "short", "--json", "-k", "50").document["hits"]
+        assert len(found) == again.repository["chunks"] > 4
+        assert sum(hit["text"].count("y") for hit in found if hit["path"] == "wide.txt") == 700
     finally:
         server.kill()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from fakes import FakeCall, FakeProvider, numbered, opened, tenant, write_tree
 from store_content import content_of, paths_in
 
 from embedkit.errors import ConnectionRefused, ContentRefused, EmbedkitError, ProviderError
-from embedkit.knowledge.bisecting import CONTROL, Bisection, Books
+from embedkit.knowledge.bisecting import CONTROL, Batch, Bisection, Books
 from embedkit.sweep.outcome import RepositoryReport
 from embedkit.sweep.sweep import open_sweep
 
@@ -167,60 +168,109 @@ async def test_cancelling_the_search_keeps_what_was_bought(tmp_path: Path) -> No
 
 @attrs.define
 class Recorded(Books):
-    kept: list[bytes] = attrs.field(factory=list)
-    spent: int = 0
-    over: bool = False
+    """Books of an engine that refuses what it is told to, and whose inputs have halves down to a length."""
 
-    async def keep(self, hashes: Sequence[bytes], purchase: object) -> None:
-        self.kept += hashes
+    refuses: Callable[[str], ContentRefused | None] = lambda text: None
+    shortest: int = 1_000_000
+    over_after: float = math.inf
+    asked: list[list[str]] = attrs.field(factory=list)
+    kept: list[str] = attrs.field(factory=list)
+    controls: int = 0
+    refusals: int = 0
+
+    async def buy(self, batch: Batch) -> Any:
+        self.asked.append([text for _, text in batch])
+        for _, text in batch:
+            refusal = self.refuses(text)
+            if refusal is not None:
+                raise refusal
+
+    async def control(self) -> None:
+        self.controls += 1
+        await self.buy([(b"", CONTROL)])
+
+    async def keep(self, batch: Batch, purchase: object) -> None:
+        self.kept += [text for _, text in batch]
+
+    async def split(self, hash_: bytes) -> Sequence[Batch] | None:
+        text = hash_.decode()
+        middle = len(text) // 2
+        return None if len(text) < self.shortest else [inputs(text[:middle], text[middle:])]
 
     def spend(self, spent: object) -> None:
-        self.spent += 1
+        self.refusals += 1
 
     def is_over(self) -> bool:
-        return self.over
+        return len(self.asked) >= self.over_after
+
+
+def inputs(*texts: str) -> Batch:
+    return [(text.encode(), text) for text in texts]
+
+
+def poison(text: str) -> ContentRefused | None:
+    return ContentRefused("refused") if "poison" in text else None
+
+
+def longer_than(window: int) -> Callable[[str], ContentRefused | None]:
+    return lambda text: ContentRefused("too long", code="INPUT_TRUNCATED") if len(text) > window else None
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 32])
 @pytest.mark.parametrize("poisonous", [0, 1, 3])
 async def test_any_number_at_fault_is_found(size: int, poisonous: int) -> None:
-    batch = [(bytes([number]), "poison" if number < min(poisonous, size) else "good") for number in range(size)]
-    books, calls = Recorded(), 0
+    batch = inputs(*(f"{'poison' if number < poisonous else 'good'} {number}" for number in range(size)))
+    books = Recorded(refuses=poison)
+    at_fault = await Bisection(books).run(batch, ContentRefused("refused"))
+    expected = {hash_ for hash_, text in batch if "poison" in text}
+    assert at_fault.keys() == expected
+    assert sorted(books.kept) == sorted(text for hash_, text in batch if hash_ not in expected)
+    assert books.controls == (2 if expected else 1)
+    assert len(books.asked) <= 2 + 2 * max(size.bit_length(), 1) * max(len(expected), 1)
 
-    async def buy(texts: Sequence[str]) -> Any:
-        nonlocal calls
-        calls += 1
-        if "poison" in texts:
-            raise ContentRefused("refused")
-        return None
 
-    at_fault = await Bisection(buy, books).run(batch, ContentRefused("refused"))
-    expected = {hash_ for hash_, text in batch if text == "poison"}
-    assert {hash_ for hash_, _ in at_fault} == expected
-    assert set(books.kept) == {hash_ for hash_, _ in batch} - expected
-    assert calls <= 2 + 2 * max(size.bit_length(), 1) * max(len(expected), 1)
+@pytest.mark.parametrize("batch", [1, 8, 32])
+@pytest.mark.parametrize("parts", [2, 4, 16])
+async def test_what_is_too_long_is_bought_in_parts_and_nobody_is_at_fault(batch: int, parts: int) -> None:
+    long = "".join(f"{number:08}" for number in range(8 * parts))
+    books = Recorded(refuses=longer_than(64), shortest=16)
+    others = [f"other {number}" for number in range(batch - 1)]
+    at_fault = await Bisection(books).run(inputs(*others, long), ContentRefused("too long", code="INPUT_TRUNCATED"))
+    assert at_fault == {}
+    assert sorted(books.kept) == sorted([*others, *(long[at : at + 64] for at in range(0, len(long), 64))])
+    assert books.controls == 1
+    # The control, the way down to it, and of the tree of its halves each inner knot alone and its two children at once.
+    assert len(books.asked) <= 1 + 2 * batch.bit_length() + 3 * parts
+
+
+async def test_what_is_too_long_and_too_short_for_halves_is_at_fault() -> None:
+    books = Recorded(refuses=longer_than(0), shortest=16)
+    with pytest.raises(ContentRefused):  # the control is too long as well: nobody is at fault
+        await Bisection(books).run(inputs("short"), ContentRefused("too long", code="INPUT_TRUNCATED"))
+    books = Recorded(refuses=lambda text: longer_than(0)(text) if text != CONTROL else None, shortest=16)
+    at_fault = await Bisection(books).run(inputs("short"), ContentRefused("too long", code="INPUT_TRUNCATED"))
+    assert list(at_fault) == [b"short"]
+    assert books.asked == [[CONTROL], ["short"], [CONTROL]]
+
+
+async def test_only_what_is_too_long_has_halves() -> None:
+    books = Recorded(refuses=poison, shortest=0)
+    assert list(await Bisection(books).run(inputs("poison" * 9), ContentRefused("NaN"))) == [b"poison" * 9]
 
 
 async def test_nothing_more_is_asked_once_the_work_is_over() -> None:
-    books = Recorded()
-    asked: list[Sequence[str]] = []
-
-    async def buy(texts: Sequence[str]) -> Any:
-        asked.append(texts)
-        if texts != [CONTROL]:
-            books.over = True
-            raise ContentRefused("refused")
-
-    batch = [(bytes([number]), "poison") for number in range(8)]
-    assert await Bisection(buy, books).run(batch, ContentRefused("refused")) == []
-    assert len(asked) == 2
+    books = Recorded(refuses=poison, over_after=2)
+    batch = inputs(*(f"poison {number}" for number in range(8)))
+    assert await Bisection(books).run(batch, ContentRefused("refused")) == {}
+    assert len(books.asked) == 2
 
 
 @pytest.mark.parametrize("error", [ConnectionRefused("x"), ContentRefused("x")])
 async def test_a_control_that_fails_is_the_failure(error: ProviderError) -> None:
-    async def buy(texts: Sequence[str]) -> Any:
-        raise error
+    class Failing(Recorded):
+        async def control(self) -> None:
+            raise error
 
     with pytest.raises(EmbedkitError) as caught:
-        await Bisection(buy, Recorded()).run([(b"1", "text")], ContentRefused("refused"))
+        await Bisection(Failing()).run(inputs("text"), ContentRefused("refused"))
     assert caught.value is error

@@ -1,145 +1,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
 import trio
 import trio.testing
-from fakes import numbered, vectors_of, write_tree
-from knowledge_base import open_store
+from fakes import numbered, write_tree
+from indexing_bench import Bench, Shop, bench, cancelled_after
 from store_content import content_of, paths_in
 
 from embedkit.activity.clocks import Clocks
 from embedkit.errors import ConnectionRefused, ProviderTimeout, StoreFull, StoreLocked
+from embedkit.knowledge.bisecting import CONTROL
 from embedkit.knowledge.chunking import ChunkLimits
-from embedkit.knowledge.documents import PreparedDocument
-from embedkit.knowledge.folder import FolderSource
-from embedkit.knowledge.indexing import Indexing, Width, Work
-from embedkit.knowledge.leases import Lease
+from embedkit.knowledge.model import input_hash
 from embedkit.knowledge.preparing import prepare
-from embedkit.knowledge.repositories import RepositoryRecord
-from embedkit.knowledge.source import Snapshot
-from embedkit.knowledge.store import SqliteStore
-
-
-@attrs.frozen
-class Bought:
-    vectors: Any
-    clocks: Clocks = attrs.field(factory=lambda: Clocks(1.0, 2.0, 4.0))
-    attempts: int = 1
-
-
-class Shop:
-    """Sells vectors, remembers what, and may be told to refuse, or to wait, before it answers."""
-
-    def __init__(self, before: Callable[[int, Sequence[str]], Awaitable[object]] | None = None) -> None:
-        self.batches: list[list[str]] = []
-        self.sold: list[str] = []
-        self.open = 0
-        self.most_open = 0
-        self._before = before
-
-    @property
-    def asked(self) -> list[str]:
-        return [text for batch in self.batches for text in batch]
-
-    async def __call__(self, texts: Sequence[str]) -> Bought:
-        self.batches.append(list(texts))
-        number = len(self.batches)
-        self.open += 1
-        self.most_open = max(self.most_open, self.open)
-        try:
-            await trio.lowlevel.checkpoint()
-            if self._before is not None:
-                await self._before(number, texts)
-        finally:
-            self.open -= 1
-        self.sold += texts
-        return Bought(vectors_of(texts))
-
-
-class Meddling(SqliteStore):
-    """A store that something happens to: hooks run before its methods do their work, or after."""
-
-    before_commit: Callable[[], Awaitable[object]] | None = None
-    after_known: Callable[[], Awaitable[object]] | None = None
-
-    def __init__(self, store: SqliteStore) -> None:
-        super().__init__(store._database)
-        self.commits: list[list[str]] = []
-        self.kept: set[bytes] = set()
-        self.changed = trio.Event()
-
-    async def commit(
-        self, record: RepositoryRecord, lease: Lease, vectors: Mapping[bytes, bytes], ready: Sequence[PreparedDocument]
-    ) -> tuple[int, list[PreparedDocument]]:
-        if self.before_commit is not None:
-            await self.before_commit()
-        result = await super().commit(record, lease, vectors, ready)
-        self.commits.append([document.path for document in ready])
-        self.kept |= set(vectors)
-        self.changed.set()
-        self.changed = trio.Event()
-        return result
-
-    async def known(self, tenant_id: int, hashes: Iterable[bytes]) -> set[bytes]:
-        found = await super().known(tenant_id, hashes)
-        if self.after_known is not None:
-            await self.after_known()
-        return found
-
-
-@attrs.define
-class Bench:
-    """A repository and its store."""
-
-    root: Path
-    path: Path
-    store: Meddling
-    record: RepositoryRecord
-    lease: Lease
-
-    def indexing(self, shop: Shop, *, batch: int = 2, tickets: int = 2, slice_ends_at: float = math.inf) -> Indexing:
-        return Indexing(
-            self.store,
-            self.record,
-            self.lease,
-            shop,
-            width=Width(batch, tickets),
-            limits=ChunkLimits(),
-            slice_ends_at=slice_ends_at,
-            on_progress=lambda work: None,
-        )
-
-    async def index(self, shop: Shop, **options: Any) -> Work:
-        indexing = self.indexing(shop, **options)
-        await indexing.run(self.look())
-        return indexing.work
-
-    def look(self) -> Snapshot:
-        return FolderSource(self.root).snapshot()
-
-    @property
-    def texts(self) -> set[str]:
-        return {text.rstrip("\n") for text in self.stored().values()}
-
-    def stored(self) -> dict[str, str]:
-        return {row[2]: row[8] for row in content_of(self.path).chunks}
-
-
-@asynccontextmanager
-async def bench(tmp_path: Path, texts: Mapping[str, str]) -> AsyncGenerator[Bench]:
-    root = write_tree(tmp_path / "root", texts)
-    path = tmp_path / "store.sqlite3"
-    async with open_store(path) as real:
-        store = Meddling(real)
-        record = await store.repository("a", "api")
-        yield Bench(root, path, store, record, await store.lease(record))
 
 
 def expected(texts: Mapping[str, str]) -> dict[str, str]:
@@ -229,7 +107,7 @@ async def test_a_text_that_lands_while_it_is_looked_up_is_not_bought_again(tmp_p
             while asked == 2 and len(at.store.kept) < 16:
                 await at.store.changed.wait()
 
-        at.store.after_known = landed
+        at.store.after_look_up = landed
         shop = Shop()
         work = await at.index(shop, batch=1, tickets=1)
         assert asked == 2
@@ -302,7 +180,7 @@ async def test_a_vector_that_vanished_is_bought_after_all(tmp_path: Path) -> Non
                 removals -= 1
                 await at.store.remove(other, theirs.lease, ["one.txt", "two.txt"])
 
-        at.store.after_known = removed
+        at.store.after_look_up = removed
         shop = Shop()
         work = await at.index(shop)
         assert sorted(text.strip() for text in shop.asked) == ["new", "shared"]
@@ -317,14 +195,14 @@ async def test_vectors_that_vanish_each_time_are_left_to_the_next_sweep(tmp_path
         mine = attrs.evolve(at, record=other, lease=await at.store.lease(other))
 
         async def vanish() -> None:
-            at.store.after_known = None  # `remove` and `index` below are undisturbed
+            at.store.after_look_up = None  # `remove` and `index` below are undisturbed
             await at.store.remove(at.record, at.lease, ["one.txt"])
-            at.store.after_known = come_back
+            at.store.after_look_up = come_back
 
         async def come_back() -> None:
-            at.store.after_known = vanish
+            at.store.after_look_up = vanish
 
-        at.store.after_known = vanish
+        at.store.after_look_up = vanish
         work = await mine.index(Shop())
         assert work.failures == []
         assert work.outstanding == 0  # bought in the second round, with nobody left to remove it
@@ -365,6 +243,29 @@ async def test_a_failure_keeps_serving_what_is_stored_and_removes_nothing(tmp_pa
         work = await at.index(Shop(fails))
         assert work.outstanding == 1
         assert content_of(at.path) == before
+
+
+async def test_after_a_failure_no_suspect_is_tried_and_after_one_that_timed_out_no_other(tmp_path: Path) -> None:
+    """Also where no circuit would shed the rest."""
+    async with bench(tmp_path, {"one.txt": "one\n", "two.txt": "two\n", "new.txt": "new\n"}) as at:
+        for text in ("one", "two"):
+            await at.store.mark(at.record, at.lease, input_hash(text), "timed-out")
+
+        async def new_fails(number: int, texts: Sequence[str]) -> None:
+            raise ConnectionRefused("nobody listens")
+
+        shop = Shop(new_fails)
+        await at.index(shop)
+        assert shop.batches == [["new"]]
+
+        async def suspects_time_out(number: int, texts: Sequence[str]) -> None:
+            if {"one", "two"} & set(texts):
+                raise ProviderTimeout("slow")
+
+        shop = Shop(suspects_time_out)
+        work = await at.index(shop)
+        assert shop.batches in ([["new"], [CONTROL], [text]] for text in ("one", "two"))
+        assert (work.outstanding, work.timed_out, await at.store.count_fenced(at.record)) == (1, None, 1)
 
 
 async def test_the_clocks_and_attempts_of_a_failure_count(tmp_path: Path) -> None:
@@ -424,40 +325,7 @@ async def test_what_was_bought_is_kept_whenever_the_work_is_cancelled(tmp_path: 
     assert steps > 12
 
 
-async def cancelled_after(steps: int, indexing: Indexing, snapshot: Snapshot) -> bool:
-    """Run, and cancel at the ``steps``-th purchase or commit; whether it finished first."""
-    left = steps
-    scope = trio.CancelScope()
-    store, buy = indexing._store, indexing._buy
-    assert isinstance(store, Meddling)
-
-    def tick() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            scope.cancel()
-
-    async def counted(texts: Sequence[str]) -> Any:
-        tick()
-        try:
-            return await buy(texts)
-        finally:
-            tick()
-
-    async def count() -> None:
-        tick()
-
-    indexing._buy = counted
-    store.before_commit = store.after_known = count
-    with scope:
-        await indexing.run(snapshot)
-    store.before_commit = store.after_known = None
-    return left > 0
-
-
 def vectors_by_text(at: Bench, texts: Iterable[str]) -> list[tuple[bytes, str]]:
-    from embedkit.knowledge.model import input_hash
-
     held = {row[1] for row in content_of(at.path).vectors}
     return [(input_hash(text), text) for text in texts if input_hash(text) in held]
 

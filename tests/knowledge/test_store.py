@@ -8,7 +8,7 @@ from knowledge_base import bought, open_store, prepared, put
 from store_content import content_of
 
 from embedkit.errors import SpaceMismatch
-from embedkit.knowledge.indexing import _unit_rows
+from embedkit.knowledge.buying import _unit_rows
 from embedkit.knowledge.leases import Lease, Leased
 from embedkit.knowledge.model import Space
 from embedkit.knowledge.source import Sighting
@@ -108,7 +108,7 @@ async def test_staged_vectors_are_known_and_invisible(path: Path) -> None:
         lease = await store.lease(record)
         staged = bought(["one", "two"])
         await store.commit(record, lease, staged, [])
-        assert await store.known(record.tenant_id, [*staged, b"none"]) == set(staged)
+        assert (await store.standing(record.tenant_id, [*staged, b"none"])).known == set(staged)
         assert await store.nearest("a", unit("one"), 10) == []
         assert await store.by_words("a", "one", 10) == []
         assert await store.count(record) == (0, 0)
@@ -124,10 +124,12 @@ async def test_a_checkpoint_lets_go_of_what_was_staged_for_nothing_unless_somebo
         lease = await store.lease(mine)
         await store.commit(mine, lease, bought(["used"]), [prepared("used.txt", "used")])
         await store.finish(mine, lease, {"used.txt": Sighting("1", "a")})
-        assert await store.known(mine.tenant_id, bought(["used", "staged"])) == set(bought(["used", "staged"]))
+        assert (await store.standing(mine.tenant_id, bought(["used", "staged"]))).known == set(
+            bought(["used", "staged"])
+        )
         await store.release(their_lease)
         await store.finish(mine, await store.lease(mine), {"used.txt": Sighting("2", "b")})
-        assert await store.known(mine.tenant_id, bought(["used", "staged"])) == set(bought(["used"]))
+        assert (await store.standing(mine.tenant_id, bought(["used", "staged"]))).known == set(bought(["used"]))
     assert len(content_of(path).vectors) == 2
 
 
@@ -135,7 +137,7 @@ async def test_vectors_of_another_tenant_are_not_known(path: Path) -> None:
     async with open_store(path) as store:
         await put(store, "a", "api", prepared("one.txt", "one"))
         other = await store.repository("b", "api")
-        assert await store.known(other.tenant_id, bought(["one"])) == set()
+        assert (await store.standing(other.tenant_id, bought(["one"]))).known == set()
 
 
 async def test_what_is_searched_for_at_a_place_that_is_not_there_is_nothing(path: Path) -> None:

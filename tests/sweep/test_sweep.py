@@ -162,16 +162,6 @@ async def test_a_refusal_ends_its_repository_and_the_next_is_still_tried(store: 
     assert content_of(store).vectors == []
 
 
-async def test_an_engine_that_always_refuses_costs_a_handful_of_attempts(store: Path, tmp_path: Path) -> None:
-    root = write_tree(tmp_path / "large", numbered(600))
-    provider = FakeProvider(raising(lambda: ConnectionRefused("nobody listens")))
-    report = await swept(store, tenant("acme", a=root), provider=provider, capacity=2)
-    (item,) = report.repositories
-    assert item.outstanding == 600
-    assert len(provider.calls) <= 4
-    assert paths_in(store) == []
-
-
 class WallClock:
     """Stands for the module ``time``: the wall clock that due times are read from, set by hand."""
 

@@ -13,6 +13,7 @@ import trio
 from fakes import FakeCall, FakeProvider, opened, tenant, write_tree
 from store_content import Content, content_of
 
+from embedkit.errors import ContentRefused
 from embedkit.sweep.outcome import SweepReport
 from embedkit.sweep.sweep import Sweep, open_sweep
 
@@ -185,3 +186,27 @@ async def test_a_cancelled_sweep_gives_its_lease_back_and_says_how_far_it_came(t
     assert report.status == "aborted"
     (item,) = report.repositories
     assert (item.outcome, item.code, item.embedded, item.outstanding) == ("aborted", "KB_SWEEP_ABORTED", 2, 3)
+    assert (item.chunks, item.fenced) == (2, 0)
+
+
+async def test_the_report_of_what_was_cut_off_counts_what_is_stored(tmp_path: Path) -> None:
+    """Also what earlier sweeps had stored, and what fences leave out."""
+    root = write_tree(tmp_path / "root", {f"{number}.txt": f"text {number}\n" for number in range(4)})
+    store = tmp_path / "store.sqlite3"
+
+    async def refuses_one(call: FakeCall) -> None:
+        if "text 0" in "".join(call.texts):
+            raise ContentRefused("refused")
+
+    await Place(root, store).sweep(FakeProvider(refuses_one))
+    write_tree(root, {"4.txt": "text 4\n", "5.txt": "text 5\n"})
+
+    async def second_cancels(call: FakeCall) -> None:
+        if call.number == 2:
+            scope.cancel()
+
+    async with Place(root, store).opened_sweep(FakeProvider(second_cancels)) as sweep:
+        with trio.CancelScope() as scope:
+            await sweep.run()
+        (item,) = sweep.report().repositories
+    assert (item.outcome, item.chunks, item.fenced, item.embedded) == ("aborted", 4, 1, 1)

@@ -1,0 +1,47 @@
+"""What was done for one repository in one run."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import attrs
+
+from embedkit.activity.clocks import ZERO, Clocks
+from embedkit.errors import EmbedkitError
+
+
+@attrs.define
+class Work:
+    """What was done for one repository, so far.
+
+    Attributes:
+        documents: Documents at this revision.
+        done: Those of them that are stored at this revision.
+        skipped: Files left out, by reason.
+        embedded: Vectors bought.
+        reused: Chunks of changed documents whose vector was there already.
+        deleted: Chunks removed.
+        provider_calls: Attempts made.
+        clocks: Sums over tickets.
+        failures: What ended the buying: the first failure, and those of tickets that were out then.
+        timed_out: Inputs of the smallest ticket that the provider timed out on, or ``None``: none did. An input that
+            was on trial for itself does not count.
+        sliced: Whether the slice was spent before the work.
+    """
+
+    documents: int = 0
+    done: int = 0
+    skipped: Counter[str] = attrs.field(factory=Counter)
+    embedded: int = 0
+    reused: int = 0
+    deleted: int = 0
+    provider_calls: int = 0
+    clocks: Clocks = ZERO
+    failures: list[EmbedkitError] = attrs.field(factory=list)
+    timed_out: int | None = None
+    sliced: bool = False
+
+    @property
+    def outstanding(self) -> int:
+        """Documents that are not stored at this revision yet."""
+        return self.documents - self.done
