@@ -2,9 +2,9 @@
 
 The sync is the command itself in a process of its own, on a new store, from its start to its exit: listing, reading,
 cutting, embedding, storing and the full-text index, durable. The embedder alone has the very same inputs in lists
-before its clock starts, and embeds them in batches of 64 from one thread (its tokenizer brings threads of its own, in
-the sync as well). The tokenizer alone does the first half of that. A chunk is counted, and embedded by the embedder
-alone, as often as it stands in the library; the sync buys the same text once.
+before its clock starts, and embeds them in batches of the same size from one thread (its tokenizer brings threads of
+its own, in the sync as well). The tokenizer alone does the first half of that. A chunk is counted, and embedded by the
+embedder alone, as often as it stands in the library; the sync buys the same text once.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ import attrs
 from benchmarks.measure import Child, Figure, interleaved, ratio, report, run_child, say, seconds_of
 from embedkit.knowledge.words import embedding_input
 from embedkit.providers.static_model import StaticModel
+from embedkit.settings import Settings
 
 ROUNDS = 5
-BATCH = 64
+BATCH = Settings().batch_for()
 
 
 @attrs.define

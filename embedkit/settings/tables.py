@@ -133,7 +133,7 @@ class EmbeddingSettings:
     section: ClassVar[str] = "embedding."
 
     provider: str = key(rules.TEXT, "local", "the name of the provider that embeds")
-    batch: int | None = key(optional(rules.COUNT), None, "inputs in a call of the indexer", in_words="5; `local`: 64")
+    batch: int | None = key(optional(rules.COUNT), None, "inputs in a call of the indexer", in_words="5; `local`: 128")
 
 
 @attrs.frozen(kw_only=True)

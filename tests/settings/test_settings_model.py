@@ -25,7 +25,7 @@ def test_settings_are_made_in_code_with_the_same_defaults() -> None:
     assert settings.provider() is BOX
     assert BOX.base_url == "http://127.0.0.1:8080/v1"
     assert (BOX.capacity, BOX.max_queued, BOX.max_overtakes, BOX.max_age) == (1, 1024, 1, 30.0)
-    assert (settings.batch_for(), settings.batch_for("local")) == (5, 64)
+    assert (settings.batch_for(), settings.batch_for("local")) == (5, 128)
     assert (settings.reserve_for(), settings.reserve_for(default=0)) == (1, 0)
     assert settings.provider("local").capacity == cores() >= 1
     assert settings.provider_names == ("box", "local")

@@ -57,7 +57,7 @@ def test_each_key_has_its_value_and_where_it_came_from(settings: Settings) -> No
     assert shown["providers.local.timeout"] == ("60.0", "providers.defaults.timeout (embedkit.toml:3)")
     assert shown["providers.box.base_url"] == ('"http://127.0.0.1:11434"', "default")
     assert shown["providers.box.num_ctx"] == ("(not set)", "default")
-    assert shown["embedding.batch"] == ("64", "default")
+    assert shown["embedding.batch"] == ("128", "default")
     assert shown["tenants[0].repositories[0].git"] == ('"https://***@h/x.git"', "embedkit.toml:15")
     assert shown["tenants[0].repositories[0].cadence"] == ("1800.0", "sweep.cadence (default)")
     assert "hunter2" not in render(settings) + render_json(settings) + repr(settings)
