@@ -51,6 +51,9 @@ from embedkit.errors import (
     is_provider_timeout,
 )
 from embedkit.knowledge.search import Hit
+from embedkit.providers.exchange import Exchange, Reply
+from embedkit.providers.identity import Identity
+from embedkit.providers.provider import Connection, Provider
 from embedkit.settings import (
     AskSettings,
     ConsensusSettings,
@@ -81,6 +84,7 @@ __all__ = [
     "CapacityLane",
     "Circuit",
     "Clocks",
+    "Connection",
     "ConnectionRefused",
     "ConsensusSettings",
     "ContentRefused",
@@ -90,7 +94,9 @@ __all__ = [
     "EmbedkitError",
     "Engine",
     "EngineSettings",
+    "Exchange",
     "Hit",
+    "Identity",
     "Ids",
     "Lane",
     "LaneClosed",
@@ -104,6 +110,7 @@ __all__ = [
     "PanelMember",
     "ProbeSettings",
     "Progress",
+    "Provider",
     "ProviderAuthError",
     "ProviderBusy",
     "ProviderCircuitOpen",
@@ -113,6 +120,7 @@ __all__ = [
     "ProviderSettings",
     "ProviderTimeout",
     "QueueWaitExceeded",
+    "Reply",
     "RepositoryReport",
     "RepositorySettings",
     "ResponseInvalid",

@@ -8,7 +8,7 @@ import attrs
 import trio
 from trio.testing import MockClock
 
-from embedkit.activity.ledger import Ledger
+from embedkit import Ledger
 from embedkit.testing.lane_under_test import LaneUnderTest, MakeLane, Settlement
 from embedkit.testing.laws import scenarios_of
 from embedkit.testing.laws.conservation import accounted

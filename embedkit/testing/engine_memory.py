@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Literal
 
 import trio
 
-from embedkit.errors import TransportClosed
-from embedkit.providers.exchange import Exchange, Method, Reply
+from embedkit import Exchange, Reply, TransportClosed
 from embedkit.testing.engine_core import EngineCore, EngineReply, EngineScript, Job, OnLeave, Service
 from embedkit.testing.engine_log import EngineLog
 from embedkit.testing.engine_rules import Rule
@@ -77,7 +77,7 @@ class MemoryExchange:
     def __init__(self, core: EngineCore) -> None:
         self._core = core
 
-    async def send(self, method: Method, path: str, body: bytes | None = None) -> Reply:
+    async def send(self, method: Literal["GET", "POST"], path: str, body: bytes | None = None) -> Reply:
         """See ``Exchange.send``.
 
         Cancellation:

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import trio
 
-from embedkit.activity.ledger import Ledger
-from embedkit.admission.attempts import Retry
+from embedkit import Ledger, Retry
 from embedkit.testing.check import SEEDS, check_lane
 from embedkit.testing.lane_under_test import LaneUnderTest, Settlement
 

@@ -7,9 +7,7 @@ from typing import Any, Literal, Protocol
 
 import trio
 
-from embedkit.activity.ledger import Ledger
-from embedkit.admission.attempts import Retry
-from embedkit.admission.ticket import Ticket
+from embedkit import Ledger, Retry, Ticket
 
 Settlement = Literal["provider", "queue"]
 """Which settlement a lane's kind declares (law 2).

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from embedkit.errors import ProviderError
+from embedkit import ProviderError
 from embedkit.testing import engine_rules as rules
 from embedkit.testing.engine_answers import vector_of
 from embedkit.testing.engine_rules import Behaviour, Rule
 from embedkit.testing.scripted_engine import ScriptedEngine, open_scripted_engine
 
 if TYPE_CHECKING:
-    from embedkit.providers.provider import Connection, Provider, Vectors
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from embedkit import Connection, Provider
+
+    Vectors = NDArray[np.float32]
 
 T = TypeVar("T")
 

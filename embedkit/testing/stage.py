@@ -10,7 +10,7 @@ import attrs
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from embedkit.admission.ticket import Ticket
+from embedkit import Ticket
 from embedkit.testing.lane_under_test import LaneUnderTest, Settlement, TotalsUnderTest
 from embedkit.testing.trace import Trace, require
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import trio
 
-from embedkit.activity.clocks import Clocks
-from embedkit.admission.circuit import Circuit
-from embedkit.errors import (
+from embedkit import (
+    Circuit,
+    Clocks,
     DeadlineExceeded,
     EmbedkitError,
     ProviderFailure,

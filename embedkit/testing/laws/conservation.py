@@ -9,8 +9,7 @@ import random
 
 import trio
 
-from embedkit.admission.circuit import Circuit
-from embedkit.errors import LaneClosed, ProviderFailure, ProviderTimeout
+from embedkit import Circuit, LaneClosed, ProviderFailure, ProviderTimeout
 from embedkit.testing.lane_under_test import TotalsUnderTest
 from embedkit.testing.laws.scenario import Law
 from embedkit.testing.stage import Caller, Stage, Step, answers, fails, hangs

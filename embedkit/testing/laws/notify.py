@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-from embedkit.admission.circuit import Circuit
-from embedkit.errors import ProviderBusy, ProviderCircuitOpen, ProviderTimeout
+from embedkit import Circuit, ProviderBusy, ProviderCircuitOpen, ProviderTimeout
 from embedkit.testing.laws.scenario import Law
 from embedkit.testing.stage import Caller, Stage, answers, fails
 from embedkit.testing.trace import require

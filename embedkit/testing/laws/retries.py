@@ -5,8 +5,7 @@ from __future__ import annotations
 import attrs
 import trio
 
-from embedkit.admission.circuit import Circuit
-from embedkit.errors import ModelNotResident, ProviderBusy, ProviderError, ProviderTimeout
+from embedkit import Circuit, ModelNotResident, ProviderBusy, ProviderError, ProviderTimeout
 from embedkit.testing.laws.scenario import Law
 from embedkit.testing.stage import Stage, Step, answers, fails
 from embedkit.testing.trace import require

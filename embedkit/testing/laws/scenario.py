@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from embedkit.admission.attempts import NoRetry, Retry
+from embedkit import NoRetry, Retry
 from embedkit.testing.lane_under_test import Settlement
 from embedkit.testing.stage import Stage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from embedkit.errors import DeadlineExceeded, ProviderFailure, ProviderTimeout, TicketWithdrawn
+from embedkit import DeadlineExceeded, ProviderFailure, ProviderTimeout, TicketWithdrawn
 from embedkit.testing.laws.scenario import Law
 from embedkit.testing.stage import By, Stage, answers, fails, hangs
 from embedkit.testing.trace import require

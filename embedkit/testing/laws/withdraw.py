@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from embedkit.errors import QueueWaitExceeded, TicketWithdrawn
+from embedkit import QueueWaitExceeded, TicketWithdrawn
 from embedkit.testing.laws.scenario import Law
 from embedkit.testing.stage import By, Caller, Stage, answers
 from embedkit.testing.trace import require
