@@ -165,9 +165,10 @@ class RepositoryRun:
         return bought
 
     def _width(self, record: RepositoryRecord) -> Width:
-        """Keep the slots busy and one ticket behind each, without asking the engine for more than the ceiling.
+        """As many tickets as the ceiling lets be in flight at once, and one behind each.
 
-        A batch is one request: what the provider's kind or the last sweep's timeouts allow is all that it holds.
+        More would keep no slot busier, and each of them would find out by itself that an engine has gone. A batch is
+        one request: what the provider's kind or the last sweep's timeouts allow is all that it holds.
         """
         engine = self._sweep.engine
         bounds = (engine.settings.batch_for(), record.batch_ceiling, max_inputs(engine.settings.provider()))
@@ -175,9 +176,10 @@ class RepositoryRun:
         if not engine.is_queued():
             return Width(batch, engine.settings.provider().capacity)
         lane = engine.lane().statistics()
-        if engine.provider().weight(batch) == 1 or lane.capacity == 1:
-            return Width(batch, 2 * lane.capacity)
-        return Width(min(batch, lane.ceiling), 2 * lane.capacity)
+        weight = engine.provider().weight
+        if weight(batch) > 1 and lane.capacity > 1:
+            batch = min(batch, lane.ceiling)
+        return Width(batch, 2 * max(lane.ceiling // weight(batch), 1))
 
     def _progressed(self, work: Work) -> None:
         self._sweep.tell(Progress(self._tenant, self._described.name, work))
