@@ -10,8 +10,9 @@ batch, then probe, but for three bounds.
   turn comes, and a person would otherwise wait for the whole backlog; ``max_overtakes`` still bounds what a head sees.
 - A head that only other batch work holds back (the ceiling) blocks nobody, and nobody who passes it then has overtaken
   it: the room was not for it.
-- A probe is passed by at most ``max_passes`` batch dispatches, or waits first in its class for ``max_age``; then it is
-  next.
+- A probe is passed by at most ``max_passes`` batch dispatches; then it is next. It is next, too, when it has been first
+  in its class for ``max_age``, and it may use what room a held head cannot; but of these no second one passes the same
+  head. Else probes that never cease would keep a head, and the people that it holds back, waiting for ever.
 
 If the chosen ticket does not fit, nothing is chosen: nobody overtakes it, however small.
 
@@ -75,6 +76,7 @@ class Order(Generic[T]):
         self._head: T | None = None
         self._head_since = 0.0
         self._overtaken = 0
+        self._probes_before_head = 0
         self._probe_since = 0.0
         self._passed = 0
         self._size = 0
@@ -139,6 +141,8 @@ class Order(Generic[T]):
         elif ticket.priority == "batch":
             self._tenants[ticket.tenant].deficit -= ticket.weight
             self._passed += 1
+        elif ticket.priority == "probe":
+            self._probes_before_head += 1
         if ticket.priority != "interactive":
             self._patient_dispatches += 1
         self.remove(ticket, now)
@@ -161,7 +165,8 @@ class Order(Generic[T]):
         insists = self._overtaken >= self.max_overtakes or (old and by_age)
         if probe is not None:
             probe_old = now - self._probe_since >= self.max_age
-            if held or probe_old or self._passed >= self.max_passes:
+            may_pass_head = head is None or not self._probes_before_head
+            if self._passed >= self.max_passes or (may_pass_head and (held or probe_old)):
                 # The head's bound holds while a probe has its turn: a person who passed the probe would pass the head.
                 bound = self._passed >= self.max_passes or (probe_old and by_age)
                 return probe, bound or (insists and not held)
@@ -174,6 +179,7 @@ class Order(Generic[T]):
     def _new_head(self, now: float) -> None:
         """Deficit round robin: the first tenant of the ring serves while it can pay, then goes to the ring's end."""
         self._overtaken = 0
+        self._probes_before_head = 0
         self._head_since = now
         self._head = None
         while self._tenants:

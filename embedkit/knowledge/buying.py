@@ -4,7 +4,7 @@ The transaction keeps the batch's vectors and switches every document that they 
 transaction nothing can be cancelled, so that what was bought is kept. A refusal of a batch's content is no failure yet:
 see ``bisecting``. A timeout is one, and teaches something besides, which the next run goes by:
 
-- the batch was too large: how many inputs it held is noted, for the repository's ceiling;
+- it held several inputs, and was too large: how many is noted, for the repository's ceiling;
 - it held one input alone, which is therefore under suspicion. In the next run that input comes last, alone, and only
   after a control: so an engine that answers nobody puts a fence around nothing, and the rest is stored first. If it
   times out again behind a control that did not, it is fenced.
@@ -74,6 +74,7 @@ class Buying:
         buy: Buys vectors.
         batch: Most inputs of a ticket.
         work: Where account is kept.
+        is_slice_spent: Whether it is time to yield to other repositories.
         on_progress: Told after each transaction.
 
     Attributes:
@@ -91,6 +92,7 @@ class Buying:
         *,
         batch: int,
         work: Work,
+        is_slice_spent: Callable[[], bool],
         on_progress: Callable[[Work], object],
     ) -> None:
         self.has_answered = trio.Event()
@@ -102,6 +104,7 @@ class Buying:
         self._buy = buy
         self._batch = batch
         self._work = work
+        self._is_slice_spent = is_slice_spent
         self._on_progress = on_progress
         self._gathering = Gathering(self._commit)
         self._wanted = Wanted()
@@ -241,8 +244,9 @@ class Buying:
         self._work.provider_calls += spent.attempts
 
     def is_over(self) -> bool:
-        """See ``Books``."""
-        return bool(self._work.failures)
+        """See ``Books``. A search may take as long as many batches do: it yields between its tickets as well."""
+        self._work.sliced = self._work.sliced or self._is_slice_spent()
+        return bool(self._work.failures) or self._work.sliced
 
     async def _learn(self, batch: Batch, timeout: EmbedkitError) -> None:
         """A ticket timed out. That it did is raised by the caller; here is written down what it says of its inputs."""
@@ -253,9 +257,10 @@ class Buying:
                 if len(batch) == 1 and hash_ == self._on_trial:
                     await self._fence({hash_: timeout.durable_code})
                     return
-                self._work.timed_out = min(len(batch), self._work.timed_out or len(batch))
                 if len(batch) == 1:
                     await insist(partial(self._store.mark, self._record, self._lease, hash_, "timed-out"))
+                else:
+                    self._work.timed_out = min(len(batch), self._work.timed_out or len(batch))
             except EmbedkitError as trouble:
                 self._work.failures.append(trouble)
 

@@ -69,11 +69,11 @@ def known(connection: sqlite3.Connection, tenant_id: int, hashes: Iterable[bytes
     return found
 
 
-def stage(connection: sqlite3.Connection, tenant_id: int, vectors: Mapping[bytes, bytes]) -> None:
+def stage(connection: sqlite3.Connection, tenant_id: int, repository_id: int, vectors: Mapping[bytes, bytes]) -> None:
     """Keep bought vectors; search does not see them until a document's chunks point at them."""
     connection.executemany(
-        "INSERT OR IGNORE INTO vectors (tenant_id, hash, vector) VALUES (?, ?, ?)",
-        ((tenant_id, hash_, vector) for hash_, vector in vectors.items()),
+        "INSERT OR IGNORE INTO vectors (tenant_id, hash, vector, bought_for) VALUES (?, ?, ?, ?)",
+        ((tenant_id, hash_, vector, repository_id) for hash_, vector in vectors.items()),
     )
 
 
@@ -150,13 +150,16 @@ def save_sightings(connection: sqlite3.Connection, repository_id: int, seen: Map
 
 
 def drop_staged(connection: sqlite3.Connection, tenant_id: int, repository_id: int) -> None:
-    """Let go of vectors that nothing will point at: bought by sweeps that were cut off, for texts that then changed.
+    """Let go of vectors that were bought for the repository and that nothing will point at.
 
-    Only while no other repository of the tenant is being swept: what is staged may be for that one.
+    Sweeps that were cut off bought them, for texts that then changed. Those bought for another repository are its own
+    affair: it may be waiting for its next sweep with half a document in hand. And none goes while another repository
+    of the tenant is being swept, which may count on it.
     """
     connection.execute(
         """
-        DELETE FROM vectors WHERE tenant_id = :tenant AND NOT EXISTS (SELECT 1 FROM chunks WHERE vector_id = vectors.id)
+        DELETE FROM vectors WHERE tenant_id = :tenant AND coalesce(bought_for, :repository) = :repository
+        AND NOT EXISTS (SELECT 1 FROM chunks WHERE vector_id = vectors.id)
         AND NOT EXISTS (
             SELECT 1 FROM leases l JOIN repositories r ON r.id = l.repository_id
             WHERE r.tenant_id = :tenant AND r.id != :repository

@@ -83,7 +83,16 @@ class Indexing:
         self._limits = limits
         self._slice_ends_at = slice_ends_at
         self._on_progress = on_progress
-        self._buying = Buying(store, record, lease, buy, batch=width.batch, work=self.work, on_progress=on_progress)
+        self._buying = Buying(
+            store,
+            record,
+            lease,
+            buy,
+            batch=width.batch,
+            work=self.work,
+            is_slice_spent=self._is_slice_spent,
+            on_progress=on_progress,
+        )
         self._feeding = trio.CancelScope()
         self._has_offered = False
 

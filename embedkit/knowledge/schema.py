@@ -95,6 +95,7 @@ STEPS = (
         PRIMARY KEY (tenant_id, hash)
     ) WITHOUT ROWID;
     ALTER TABLE repositories ADD COLUMN batch_ceiling INTEGER;  -- inputs a ticket; NULL: as settings say
+    ALTER TABLE vectors ADD COLUMN bought_for INTEGER;  -- the repository
     -- What is too long for an engine is halved now, and not fenced: documents that lack such chunks are due again.
     DELETE FROM fences WHERE code = 'KB_VECTOR_EMBED_INPUT_TRUNCATED';
     UPDATE documents SET generation = 0 WHERE fenced > 0;

@@ -252,7 +252,7 @@ class SqliteStore:
         """
 
         def work(connection: sqlite3.Connection) -> tuple[int, list[PreparedDocument]]:
-            documents.stage(connection, record.tenant_id, vectors)
+            documents.stage(connection, record.tenant_id, record.id, vectors)
             marks.clear(connection, record.tenant_id, vectors)
             return documents.switch(connection, record.tenant_id, record.id, ready) if ready else (0, [])
 

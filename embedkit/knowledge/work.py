@@ -24,8 +24,8 @@ class Work:
         provider_calls: Attempts made.
         clocks: Sums over tickets.
         failures: What ended the buying: the first failure, and those of tickets that were out then.
-        timed_out: Inputs of the smallest ticket that the provider timed out on, or ``None``: none did. An input that
-            was on trial for itself does not count.
+        timed_out: Inputs of the smallest ticket of several that the provider timed out on, or ``None``: none did. A
+            ticket of one says nothing of how many are too many.
         sliced: Whether the slice was spent before the work.
     """
 

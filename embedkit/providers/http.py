@@ -140,7 +140,14 @@ class HttpEndpoint:
         address = proxies.get(self._base.scheme) or proxies.get("all")
         if not address or proxy_bypass(self._base.host):
             return None
-        proxy = httpx.Proxy(address)
+        try:
+            proxy = httpx.Proxy(address if "://" in address else f"http://{address}")
+        except (ValueError, httpx.InvalidURL):
+            raise UsageError(f"engine {self.peer}: the environment names a proxy that is no address") from None
+        if proxy.url.scheme.startswith("socks"):
+            raise UsageError(
+                f"engine {self.peer}: the environment names a SOCKS proxy; embedkit knows HTTP proxies only"
+            )
         return httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth)
 
 
@@ -209,8 +216,12 @@ class HttpExchange:
     async def _roundtrip(self, connection: httpcore.AsyncConnectionInterface, request: httpcore.Request) -> Reply:
         response = await connection.handle_async_request(request)
         body = await self._read(connection, response)
+        if response.extensions["network_stream"].get_extra_info("unsent"):
+            # It was in the last reply's packet, one reply too many. Taken for an answer to this request it would put
+            # every later vector on the wrong text.
+            raise TransportClosed(f"engine {self.peer}: a reply came to a request that was not sent yet")
         headers = _headers_of(response)
-        encoding = headers.get("content-encoding", "identity")
+        encoding = headers.get("content-encoding", "identity").lower()
         if encoding != "identity":
             raise ResponseInvalid(
                 f"engine {self.peer}: the reply is encoded as {encoding[:40]!r}, which was not asked for",
@@ -280,7 +291,8 @@ def _checked_base(base_url: str) -> httpx.URL:
     if url.userinfo:
         raise UsageError(f"base_url of {peer_of(url)} holds credentials; give the key as api_key instead")
     if url.scheme not in ("http", "https") or not url.host:
-        raise UsageError(f"base_url {base_url[:100]!r} is not an http address; write it as http://host:port/path")
+        # It is not shown: without a scheme nobody can say where in it a password ends.
+        raise UsageError("base_url is not an http address; write it as http://host:port/path")
     if url.query or url.fragment:
         raise UsageError(f"base_url of {peer_of(url)} has a query or a fragment; give the path only")
     return url

@@ -64,7 +64,8 @@ class _Stream(httpcore.AsyncNetworkStream):
     async def _send(self) -> None:
         unsent = b"".join(self._unsent)
         self._unsent.clear()
-        # The peer may have answered (too large, no key) and closed before it had read all: whoever reads then sees it.
+        # The peer may have answered (too large, no key) and closed before it had read all: whoever reads then sees it,
+        # but for TLS, which is of no use once its sending broke.
         with suppress(trio.BrokenResourceError):
             await self._stream.send_all(unsent)
 
@@ -85,6 +86,8 @@ class _Stream(httpcore.AsyncNetworkStream):
         return _Stream(self._socket, secured)
 
     def get_extra_info(self, info: str) -> Any:
+        if info == "unsent":
+            return bool(self._unsent)
         # What httpcore asks of an idle connection: with nothing to come, readable means closed. The rest (which
         # protocol TLS has agreed upon) has one answer here.
         return self._socket.socket.is_readable() if info == "is_readable" else None

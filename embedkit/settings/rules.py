@@ -200,6 +200,11 @@ VARIABLE = Rule(
 )
 
 
+def _shown_address(value: str) -> str:
+    """``value`` as it may be shown: without a scheme nobody can say where in it the password ends."""
+    return shown(value) if "://" in value else "the address (not shown here)"
+
+
 def _base_url_fault(value: object) -> str | None:
     if not isinstance(value, str):
         return None
@@ -207,11 +212,13 @@ def _base_url_fault(value: object) -> str | None:
         parts = urlsplit(value)
         host, _port = parts.hostname, parts.port
     except ValueError:
-        return f"{shown(value)} is not a URL"
+        return f"{_shown_address(value)} is not a URL"
     if parts.username is not None or parts.password is not None or "@" in value:
-        return f"{shown(value)} holds credentials; put the key into a variable, name that in api_key_env"
+        return f"{_shown_address(value)} holds credentials; put the key into a variable, name that in api_key_env"
     if parts.query or parts.fragment or "?" in value or "#" in value:
-        return f"{shown(value)} has a query or fragment; a key belongs into the variable that api_key_env names"
+        return (
+            f"{_shown_address(value)} has a query or fragment; a key belongs into the variable that api_key_env names"
+        )
     if parts.scheme not in ("http", "https") or not host:
         return f"{shown(value)} is not a URL that begins with http:// or https:// and a host"
     if not _is_text(value) or " " in value:

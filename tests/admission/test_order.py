@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
+import math
+from collections import Counter
 from typing import Literal
 
 import attrs
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from embedkit.admission.order import Order
 from embedkit.admission.room import Room
@@ -148,3 +153,59 @@ def test_overtakes_are_counted_as_they_are_spent() -> None:
     classes = [item.priority for item in serve(order, 4)]
     assert classes == ["interactive", "interactive", "batch", "interactive"]
     assert order.overtakes_spent == 2
+
+
+CLASSES = ("interactive", "batch", "probe")
+
+
+@given(
+    depths=st.fixed_dictionaries({priority: st.sampled_from([0, 1, 2, 5]) for priority in CLASSES}),
+    weights=st.fixed_dictionaries({priority: st.integers(1, 6) for priority in CLASSES}),
+    capacity=st.integers(1, 4),
+    reserve=st.integers(0, 3),
+    service=st.sampled_from([1.0, 5.0, 29.0, 30.0, 40.0, 183.0]),
+    stagger=st.lists(st.sampled_from([0.5, 1.0, 1.1, 1.7]), min_size=1, max_size=5),
+)
+@example(  # a head wider than what is left of the ceiling, behind probes that overlap
+    depths={"interactive": 0, "batch": 2, "probe": 2}, weights={"interactive": 1, "batch": 3, "probe": 1},
+    capacity=4, reserve=1, service=5.0, stagger=[1.0, 1.1, 1.7],
+)  # fmt: skip
+@example(  # every probe is old when its turn comes, and a head whose bound is spent holds the person back
+    depths={"interactive": 2, "batch": 2, "probe": 2}, weights={"interactive": 1, "batch": 1, "probe": 1},
+    capacity=1, reserve=0, service=40.0, stagger=[1.0],
+)  # fmt: skip
+@settings(max_examples=200)
+def test_no_class_starves_though_the_others_never_cease(
+    depths: dict[str, int],
+    weights: dict[str, int],
+    capacity: int,
+    reserve: int,
+    service: float,
+    stagger: list[float],
+) -> None:
+    order: Order[Item] = Order()
+    room = Room(capacity, reserve)
+    now = 0.0
+    in_flight: list[tuple[float, int, Item]] = []
+    waited: Counter[str] = Counter()
+
+    def add(priority: str) -> None:
+        order.add(Item(priority, weights[priority], "x"), now)  # type: ignore[arg-type]  # one of CLASSES
+
+    for priority, depth in depths.items():
+        for _ in range(depth):
+            add(priority)
+    # Age alone brings a probe past people, who are served one by one meanwhile on every slot.
+    patience = {"interactive": 12, "batch": 12, "probe": 12 + capacity * math.ceil(order.max_age / (service * 0.5))}
+    for number in range(300 if any(depths.values()) else 0):
+        while (chosen := order.choose(now, room)) is None:
+            now, _, ended = heapq.heappop(in_flight)
+            room.leave(ended)
+        order.commit(chosen, now, room)
+        room.enter(chosen)
+        heapq.heappush(in_flight, (now + service * stagger[number % len(stagger)], number, chosen))
+        for priority, depth in depths.items():
+            waited[priority] += depth > 0
+        waited[chosen.priority] = 0
+        assert all(waited[priority] <= patience[priority] for priority in CLASSES), waited
+        add(chosen.priority)

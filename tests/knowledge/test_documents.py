@@ -31,7 +31,7 @@ class Base:
         record = repositories.ensure(self.connection, tenant, name)
         if buy:
             texts = [part.chunk.text for document in wanted for part in document.chunks]
-            documents.stage(self.connection, record.tenant_id, bought(texts))
+            documents.stage(self.connection, record.tenant_id, record.id, bought(texts))
         _, vanished = documents.switch(self.connection, record.tenant_id, record.id, wanted)
         for document in wanted:
             if document not in vanished:

@@ -58,7 +58,7 @@ def test_a_matrix_that_follows_the_store_equals_one_read_anew(steps: list[tuple[
             if what == "store":
                 document = prepared(f"{path}.txt", *map(str, numbers))
                 vectors = {part.hash: vector(int(part.chunk.text)) for part in document.chunks}
-                documents.stage(connection, record.tenant_id, vectors)
+                documents.stage(connection, record.tenant_id, record.id, vectors)
                 documents.switch(connection, record.tenant_id, record.id, [document])
             elif what == "remove":
                 documents.remove(connection, record.tenant_id, record.id, [f"{path}.txt"])
@@ -96,7 +96,7 @@ def test_more_rows_than_are_read_at_once() -> None:
         for start in (0, 2500):
             document = prepared(f"{start}.txt", *map(str, range(start, start + 2500)))
             vectors = {part.hash: vector(int(part.chunk.text)) for part in document.chunks}
-            documents.stage(connection, record.tenant_id, vectors)
+            documents.stage(connection, record.tenant_id, record.id, vectors)
             documents.switch(connection, record.tenant_id, record.id, [document])
         matrix = load(connection, record.tenant_id, 3, None)
         np.testing.assert_array_equal(matrix.vectors[:, 0], np.arange(5000))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from indexing_bench import Bench, Shop, bench, cancelled_after
 from knowledge_base import prepared
 from store_content import content_of
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from embedkit.errors import ContentRefused, ProviderTimeout
 from embedkit.knowledge.bisecting import CONTROL
@@ -151,7 +152,16 @@ async def test_what_another_repository_finds_too_long_meanwhile_has_halves_all_t
     one, two = "x" * 250, "y" * 250
     async with bench(tmp_path, {}) as at:
         shop = Shop()
-        buying = Buying(at.store, at.record, at.lease, shop, batch=8, work=Work(), on_progress=lambda work: None)
+        buying = Buying(
+            at.store,
+            at.record,
+            at.lease,
+            shop,
+            batch=8,
+            work=Work(),
+            is_slice_spent=lambda: False,
+            on_progress=lambda work: None,
+        )
         assert await buying.admit(Portion([prepared("ours.txt", one, two)])) == dict(hashed(one, two))
         await at.store.mark(at.record, at.lease, input_hash(one), "over-window")
         assert await buying.admit(Portion([prepared("later.txt", one)])) == dict(hashed("x" * 125))
@@ -335,3 +345,34 @@ async def test_search_finds_the_part_and_says_where_it_stands(tmp_path: Path) ->
     calls = len(provider.calls)
     again, _ = await sync_and_search(tmp_path / "store", root, "number 0013", provider)
     assert (again.outcome, again.provider_calls, len(provider.calls)) == ("complete", 0, calls + 1)  # the query's
+
+
+async def test_a_search_yields_when_the_slice_is_spent_and_the_next_one_goes_on(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """A batch in which everything is too long takes many tickets: more than one slice's worth."""
+    texts = {f"{number:02}.txt": lines(12, f"text {number:02}") for number in range(16)}
+    ended: list[float] = []
+    sold: list[str] = []
+    async with bench(tmp_path, texts) as at:
+        outstanding = len(texts)
+        while outstanding:
+            assert len(ended) < 40
+            shop = Narrow()
+            began = trio.current_time()
+
+            async def takes_time(number: int, batch: Sequence[str], refuse: Any = shop._refuse) -> None:
+                await trio.sleep(10.0)
+                await refuse(number, batch)
+
+            shop._before = takes_time
+            work = await at.index(shop, batch=16, slice_ends_at=began + 60.0)
+            ended.append(trio.current_time() - began)
+            sold += [text for text in shop.sold if text != CONTROL]
+            outstanding = work.outstanding
+            assert work.sliced == (outstanding > 0)
+        assert ink_by_path(at) == {path: ink(text) for path, text in texts.items()}
+    # What was out when the slice ended, on two tickets, and what each buyer's next batch costs to be refused.
+    assert max(ended) <= 60.0 + 40.0
+    assert len(sold) == len(set(sold))
+    assert len(ended) > 3

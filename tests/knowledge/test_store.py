@@ -114,22 +114,23 @@ async def test_staged_vectors_are_known_and_invisible(path: Path) -> None:
         assert await store.count(record) == (0, 0)
 
 
-async def test_a_checkpoint_lets_go_of_what_was_staged_for_nothing_unless_somebody_is_at_work(path: Path) -> None:
+async def test_a_checkpoint_lets_go_of_what_was_staged_for_itself_unless_somebody_is_at_work(path: Path) -> None:
+    every = bought(["used", "mine", "theirs"])
     async with open_store(path) as store:
         mine = await store.repository("a", "api")
         theirs = await store.repository("a", "site")
         their_lease = await store.lease(theirs)
-        await store.commit(theirs, their_lease, bought(["staged"]), [])
+        await store.commit(theirs, their_lease, bought(["theirs"]), [])
         await put(store, "b", "api", prepared("other.txt", "other"))
         lease = await store.lease(mine)
-        await store.commit(mine, lease, bought(["used"]), [prepared("used.txt", "used")])
+        await store.commit(mine, lease, bought(["used", "mine"]), [prepared("used.txt", "used")])
         await store.finish(mine, lease, {"used.txt": Sighting("1", "a")})
-        assert (await store.standing(mine.tenant_id, bought(["used", "staged"]))).known == set(
-            bought(["used", "staged"])
-        )
+        assert (await store.standing(mine.tenant_id, every)).known == set(every)
         await store.release(their_lease)
         await store.finish(mine, await store.lease(mine), {"used.txt": Sighting("2", "b")})
-        assert (await store.standing(mine.tenant_id, bought(["used", "staged"]))).known == set(bought(["used"]))
+        assert (await store.standing(mine.tenant_id, every)).known == set(bought(["used", "theirs"]))
+        await store.finish(theirs, await store.lease(theirs), {"its.txt": Sighting("3", "c")})
+        assert (await store.standing(mine.tenant_id, every)).known == set(bought(["used"]))
     assert len(content_of(path).vectors) == 2
 
 

@@ -19,6 +19,7 @@ class SlowOrder:
         self.head: Waiting | None = None
         self.head_since = 0.0
         self.overtaken = 0
+        self.probes_before_head = 0
         self.first_probe: Waiting | None = None
         self.probe_since = 0.0
         self.passed = 0
@@ -64,6 +65,7 @@ class SlowOrder:
         """Somebody must be head if a batch ticket waits, and the first probe must be the first probe."""
         if self.head is None and self.ring:
             self.head, self.head_since, self.overtaken = self.next_head(), now, 0
+            self.probes_before_head = 0
         probe = self.first("probe")
         if probe is not self.first_probe:
             self.first_probe, self.probe_since, self.passed = probe, now, 0
@@ -87,7 +89,11 @@ class SlowOrder:
         person, head, probe = self.first("interactive"), self.head, self.first_probe
         probe_is_old = now - self.probe_since >= self.max_age
         head_is_old = now - self.head_since >= self.max_age
-        probe_is_due = probe is not None and (self.passed >= self.max_passes or probe_is_old)
+        head_is_held = head is not None and room.held_by_ceiling(head)
+        may_pass_head = head is None or self.probes_before_head == 0
+        probe_is_due = probe is not None and (
+            self.passed >= self.max_passes or (may_pass_head and (probe_is_old or head_is_held))
+        )
         by_age = person not in self.passed_people
         probe_insists = self.passed >= self.max_passes or (probe_is_old and by_age)
         head_insists = self.overtaken >= self.max_overtakes or (head_is_old and by_age)
@@ -99,7 +105,7 @@ class SlowOrder:
         if head is not None and head_insists and not probe_is_due and not room.held_by_ceiling(head):
             queue.append(head)
         queue.append(person)
-        if probe_is_due or (head is not None and room.held_by_ceiling(head)):
+        if probe_is_due:
             queue += [probe, head]
         else:
             queue += [head, probe]
@@ -112,6 +118,8 @@ class SlowOrder:
     def commit(self, ticket: Waiting, now: float, room: Room) -> None:
         if ticket.priority == "interactive" and self.head is not None and not room.held_by_ceiling(self.head):
             self.overtaken += 1
+        if ticket.priority == "probe":
+            self.probes_before_head += 1
         if ticket.priority == "batch":
             self.credit[ticket.tenant] -= ticket.weight
             self.passed += 1

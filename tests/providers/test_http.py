@@ -295,6 +295,9 @@ async def test_the_key_is_sent_and_shown_nowhere(caplog: pytest.LogCaptureFixtur
         ("http://host:port", "not an address"),
         ("http://me:hunter2@host/v1", "holds credentials"),
         ("http://host/v1?key=hunter2", "has a query"),
+        ("me:hunter2@host/v1", "not an http address"),
+        ("host/v1?key=hunter2", "not an http address"),
+        ("https:/me:hunter2@host", "not an http address"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused_without_its_secrets(address: str, reason: str) -> None:
@@ -353,3 +356,49 @@ async def test_the_environment_s_proxy_is_used_only_if_asked_for(monkeypatch: py
             assert (await exchange.send("GET", "/models")).status == 200
         async with open_exchange(HttpEndpoint(engine.openai_url, trust_env=True)) as exchange:
             assert (await exchange.send("GET", "/models")).status == 299
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:{port}", "me:hunter2@127.0.0.1:{port}", "http://me:hunter2@127.0.0.1:{port}"]
+)
+async def test_a_proxy_may_be_named_with_and_without_a_scheme(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with raw_server(b"HTTP/1.1 299 P\r\ncontent-length: 0\r\n\r\n") as proxy:
+        monkeypatch.setenv("http_proxy", address.format(port=proxy.rpartition(":")[2]))
+        monkeypatch.delenv("no_proxy", raising=False)
+        async with open_exchange(HttpEndpoint("http://far.invalid/v1", trust_env=True)) as exchange:
+            assert (await exchange.send("GET", "/models")).status == 299
+
+
+@pytest.mark.parametrize(
+    "address", ["http://me:hunter2@host:port", "gopher://me:hunter2@host", "socks5://me:hunter2@host"]
+)
+async def test_a_proxy_that_cannot_be_used_is_refused_without_its_secrets(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", address)
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with open_exchange(HttpEndpoint("http://far.invalid/v1", trust_env=True)) as exchange:
+        with pytest.raises(UsageError, match=r"far\.invalid:80: the environment names a") as caught:
+            await exchange.send("GET", "/models")
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_a_reply_too_many_is_no_answer_to_the_next_request() -> None:
+    """In the packet of the one before it: every later vector would stand on the wrong text."""
+    reply = b"HTTP/1.1 200 O\r\ncontent-length: 5\r\n\r\n"
+    answers = {b"one": reply + b"first" + reply + b"stray", b"two": reply + b"other"}
+
+    async def handle(stream: trio.SocketStream) -> None:
+        async for data in stream:
+            await stream.send_all(answers[bytes(data)[-3:]])
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, handle, [listener])
+        port = listener.socket.getsockname()[1]
+        async with open_exchange(HttpEndpoint(f"http://127.0.0.1:{port}")) as exchange:
+            assert (await exchange.send("POST", "/e", b"one")).body == b"first"
+            with pytest.raises(TransportClosed, match="was not sent"):
+                await exchange.send("POST", "/e", b"two")
+            assert (await exchange.send("POST", "/e", b"two")).body == b"other"
+        nursery.cancel_scope.cancel()

@@ -128,6 +128,12 @@ async def test_the_ceiling_follows_the_ticket_and_not_the_settings(tmp_path: Pat
     assert (await at.record()).batch_ceiling == 2
 
 
+async def test_a_ticket_of_one_says_nothing_of_how_many_are_too_many(tmp_path: Path) -> None:
+    at = place(tmp_path, numbered(1))
+    await at.sweep(FakeProvider(dead))
+    assert ((await at.record()).batch_ceiling, at.marks) == (None, ["timed-out"])
+
+
 @pytest.mark.parametrize(
     "error",
     [ConnectionRefused("nobody"), DeadlineExceeded("late"), ProviderAuthError("no key")],
