@@ -58,4 +58,5 @@ def test_an_import_is_light() -> None:
     loaded = set(done.stdout.split())
     assert "embedkit" in loaded
     assert not loaded.intersection(HEAVY)
+    assert not [name for name in loaded if name.startswith("embedkit.knowledge.chunking")]
     assert not loaded.intersection(HEAVY_OF_THE_LIBRARY)

@@ -15,7 +15,7 @@ from embedkit.knowledge import fences
 from embedkit.knowledge.many import batches, question_marks
 from embedkit.knowledge.model import Chunk
 from embedkit.knowledge.source import Sighting
-from embedkit.knowledge.words import embedding_input, index_words
+from embedkit.knowledge.words import embedding_input, index_words, tenant_word
 
 if TYPE_CHECKING:
     import sqlite3
@@ -45,11 +45,6 @@ class PreparedDocument:
     generation: int
     chunks: Sequence[PreparedChunk]
     path_words: str = attrs.field(repr=False)
-
-
-def tenant_word(tenant_id: int) -> str:
-    """The tenant's own word in the full-text index."""
-    return f"t{tenant_id}"
 
 
 def stored(connection: sqlite3.Connection, repository_id: int) -> dict[str, tuple[str, int]]:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from embedkit.knowledge.documents import tenant_word
 from embedkit.knowledge.ranking import COLUMN_WEIGHTS
-from embedkit.knowledge.words import match_expression
+from embedkit.knowledge.words import match_expression, tenant_word
 
 if TYPE_CHECKING:
     import sqlite3

@@ -60,6 +60,11 @@ def _set_apart(letter: re.Match[str]) -> str:
     return " " + letter[0]
 
 
+def tenant_word(tenant_id: int) -> str:
+    """A tenant's own word in the full-text index."""
+    return f"t{tenant_id}"
+
+
 def match_expression(query: str) -> str | None:
     """An FTS5 ``MATCH`` expression that finds what shares any word with ``query``, or ``None`` if it has no words.
 
