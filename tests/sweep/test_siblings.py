@@ -13,11 +13,11 @@ from trio.testing import MockClock
 from embedkit.errors import ProviderBusy
 from embedkit.sweep.sweep import open_sweep
 
-# One document of a dozen and more chunks: all of them are staged until the last is in.
-LARGE = "\n\n".join(f"paragraph {number} " + f"word{number} " * 300 for number in range(12))
+# One document of many chunks: all of them are staged until the last is in.
+LARGE = "\n\n".join(f"paragraph {number} " + f"word{number} " * 300 for number in range(6))
 
 
-@pytest.mark.parametrize(("held_up_by", "seconds"), [("a rate limit", 1e9), ("its slice", 3.0)])
+@pytest.mark.parametrize(("held_up_by", "seconds"), [("a rate limit", 1e9), ("its slice", 4.0)])
 async def test_s_3_half_a_document_in_hand_outlives_a_sibling_that_completes(
     held_up_by: str, seconds: float, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
@@ -27,7 +27,7 @@ async def test_s_3_half_a_document_in_hand_outlives_a_sibling_that_completes(
     async def script(call: FakeCall) -> None:
         nonlocal busy
         await trio.sleep(1.0)
-        if busy and call.number == 7:
+        if busy and call.number == 5:
             busy = False
             raise ProviderBusy("rate limit")
 
