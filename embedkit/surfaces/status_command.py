@@ -17,6 +17,7 @@ from embedkit.admission.probe_sharing import read_verdict
 from embedkit.database import open_database
 from embedkit.knowledge.repositories import RepositoryRecord
 from embedkit.knowledge.store import SqliteStore
+from embedkit.providers.catalogue import lane_class
 from embedkit.settings import Settings
 from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json, print_text
 from embedkit.surfaces.interrupts import interruptible
@@ -76,9 +77,18 @@ class Status:
 
     def lanes(self) -> list[dict[str, Any]]:
         """Each lane that was ever used, and the one in force: as all processes that use this store wrote it down."""
-        known = [self.settings.embedding.provider]
-        known += sorted({row.group.provider for row in self.activity} - set(known))
+        name = self.settings.embedding.provider
+        known = [] if lane_class(self.settings.provider(name)) is None else [name]
+        known += sorted({row.group.provider for row in self.activity if row.group.disposition == "queued"} - set(known))
         return [self._lane(name) for name in known]
+
+    def unqueued(self) -> dict[str, int]:
+        """Calls in flight of each provider that was used without a lane."""
+        found: Counter[str] = Counter()
+        for row in self.activity:
+            if row.group.disposition == "not-applicable":
+                found[row.group.provider] += row.in_flight
+        return dict(sorted(found.items()))
 
     def _lane(self, name: str) -> dict[str, Any]:
         rows = [row for row in self.activity if row.group.provider == name]

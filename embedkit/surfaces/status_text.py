@@ -23,6 +23,7 @@ def status_text(status: Status) -> str:
         "",
         "lanes, as every process that uses this store wrote them down (a lane governs one process only):",
         *(_lane(lane) for lane in status.lanes()),
+        *(f"  {name}: remote, without a lane; in flight {count}" for name, count in status.unqueued().items()),
         f"probe: {'nobody has asked yet' if status.probe is None else verdict_text(status.probe)}",
         "",
         *_table(status.activity),

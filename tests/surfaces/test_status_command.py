@@ -69,3 +69,20 @@ def test_the_settings_in_force_and_their_schema(shell: Shell) -> None:
     assert "embedkit.toml:3" in ended.out
     assert shell("settings", "--json").code == 0
     assert '"$schema"' in shell("settings", "--schema").out
+
+
+def test_a_provider_without_a_lane_is_not_shown_as_one(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "g-key")
+    text = """
+version = 1
+[providers.far]
+kind = "gemini"
+base_url = "http://127.0.0.1:9/v1beta"
+model = "m"
+[embedding]
+provider = "far"
+"""
+    write_tree(shell.folder, {"embedkit.toml": text, "docs/one.txt": "words\n"})
+    assert shell("sync", "docs").code == 3
+    assert shell("status", "--json").json["lanes"] == []
+    assert "  far: remote, without a lane; in flight 0\n" in shell("status").out
