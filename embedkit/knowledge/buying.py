@@ -12,7 +12,7 @@ see ``bisecting``. A timeout is one, and teaches something besides, which the ne
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,6 +24,7 @@ from embedkit.knowledge.bisecting import CONTROL, Batch, Bisection
 from embedkit.knowledge.documents import PreparedDocument
 from embedkit.knowledge.gathering import Gathering
 from embedkit.knowledge.insisting import insist
+from embedkit.knowledge.many import batches
 from embedkit.knowledge.preparing import Portion, divided, is_divisible
 from embedkit.knowledge.wanted import Wanted
 
@@ -33,8 +34,12 @@ if TYPE_CHECKING:
 
     from embedkit.knowledge.leases import Lease
     from embedkit.knowledge.repositories import RepositoryRecord
+    from embedkit.knowledge.sought import Sought
     from embedkit.knowledge.store import Store
     from embedkit.knowledge.work import Work
+
+# Documents that are admitted together: what switches in one transaction.
+_PORTION = 16
 
 
 class Purchase(Protocol):
@@ -74,12 +79,14 @@ class Buying:
         buy: Buys vectors.
         batch: Most inputs of a ticket.
         work: Where account is kept.
+        sought: What the tenant's repositories are buying.
         is_slice_spent: Whether it is time to yield to other repositories.
         on_progress: Told after each transaction.
 
     Attributes:
         has_answered: Whether the engine has answered in this run.
         suspects: Inputs that are to be tried when all else is done, with their texts.
+        elsewhere: Inputs that another repository of the tenant is buying.
         vanished: Paths of documents that could not switch, since a vector had gone that was there before.
     """
 
@@ -92,11 +99,13 @@ class Buying:
         *,
         batch: int,
         work: Work,
+        sought: Sought,
         is_slice_spent: Callable[[], bool],
         on_progress: Callable[[Work], object],
     ) -> None:
         self.has_answered = trio.Event()
         self.suspects: dict[bytes, str] = {}
+        self.elsewhere: set[bytes] = set()
         self.vanished: set[str] = set()
         self._store = store
         self._record = record
@@ -104,6 +113,8 @@ class Buying:
         self._buy = buy
         self._batch = batch
         self._work = work
+        self._sought = sought
+        self._claimed: set[bytes] = set()
         self._is_slice_spent = is_slice_spent
         self._on_progress = on_progress
         self._gathering = Gathering(self._commit)
@@ -118,7 +129,7 @@ class Buying:
         self._wanted.arrived_lately.clear()
 
     async def admit(self, portion: Portion) -> dict[bytes, str]:
-        """Switch what needs no purchase, and return the inputs that nobody has, is buying, or suspects.
+        """Switch what needs no purchase, and return the inputs that nobody has, is buying, or suspects: to be bought.
 
         Raises:
             StoreError: The store cannot be read or written.
@@ -129,7 +140,12 @@ class Buying:
         known: set[bytes] = set()
         suspected: set[bytes] = set()
         looked_up: set[bytes] = set()
+        claimed: set[bytes] = set()
         while new := portion.inputs.keys() - looked_up:
+            # Before the look-up, which then knows of everything that others have stored and released.
+            claimed_now = self._sought.claim(new - self._claimed)
+            self._claimed |= claimed_now
+            claimed |= claimed_now
             standing = await self._store.standing(self._record.tenant_id, new)
             looked_up |= new
             known |= standing.known
@@ -145,13 +161,45 @@ class Buying:
         for document in portion.documents:
             missing = {part.hash for part in document.chunks} - known - self._fenced
             for hash_ in self._wanted.enter(document, missing, self._fenced):
-                (self.suspects if hash_ in suspected else wanted)[hash_] = portion.inputs[hash_]
+                if hash_ in suspected:
+                    self.suspects[hash_] = portion.inputs[hash_]
+                elif hash_ in self._claimed:
+                    wanted[hash_] = portion.inputs[hash_]
+                else:
+                    self.elsewhere.add(hash_)
             if not missing:
                 ready.append(document)
         self._work.reused = self._wanted.reused
+        self.release(hash_ for hash_ in claimed if hash_ not in self._wanted)
         if ready:
             await self._gathering.commit({}, ready)
         return wanted
+
+    async def take_over(self) -> dict[bytes, str]:
+        """Wait for what others were buying; return what of it is ours to buy after all.
+
+        Nothing of ours may be queued or out: see ``sought``.
+
+        Raises:
+            StoreError: The store cannot be read or written.
+
+        Cancellation:
+            As ``admit``; or it was still waiting.
+        """
+        self.release()
+        await self._sought.released(self.elsewhere)
+        documents = [document for hash_ in self.elsewhere for document in self._wanted.withdraw(hash_)]
+        self.elsewhere.clear()
+        ours: dict[bytes, str] = {}
+        for some in batches(documents, _PORTION):
+            ours |= await self.admit(Portion(some))
+        return ours
+
+    def release(self, hashes: Iterable[bytes] | None = None) -> None:
+        """These inputs are stored, or will not be bought; without any, whatever is still claimed."""
+        ended = self._claimed.intersection(self._claimed if hashes is None else hashes)
+        self._claimed -= ended
+        self._sought.release(ended)
 
     async def buy_batch(self, batch: Batch) -> None:
         """Buy what may be bought of ``batch``, and keep it.
@@ -222,6 +270,7 @@ class Buying:
             hashes = [hash_ for hash_, _ in batch]
             ready = self._wanted.arrived(hashes)
             await self._gathering.commit(dict(zip(hashes, _unit_rows(purchase.vectors), strict=True)), ready)
+            self.release(hashes)
 
     async def split(self, hash_: bytes) -> Sequence[Batch] | None:
         """See ``Books``. It is remembered, so that nobody of this tenant offers the whole again.
@@ -235,6 +284,7 @@ class Buying:
             return None
         await insist(partial(self._store.mark, self._record, self._lease, hash_, "over-window"))
         self._over_window.add(hash_)
+        self.release([hash_])
         parts = list((await self.admit(Portion(self._wanted.withdraw(hash_)))).items())
         return [parts[start : start + self._batch] for start in range(0, len(parts), self._batch)]
 
@@ -270,6 +320,7 @@ class Buying:
             ready = self._wanted.left_out(refused)
             self._work.reused = self._wanted.reused
             await self._write(partial(self._store.fence, self._record, self._lease, refused, ready), ready)
+            self.release(refused)
 
     async def _commit(self, vectors: Mapping[bytes, bytes], ready: Sequence[PreparedDocument]) -> None:
         await self._write(partial(self._store.commit, self._record, self._lease, vectors, ready), ready)

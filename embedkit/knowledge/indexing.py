@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 import attrs
@@ -24,6 +24,7 @@ from embedkit.knowledge.bisecting import Batch
 from embedkit.knowledge.buying import Buy, Buying
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
 from embedkit.knowledge.preparing import Portion, portions, prepare
+from embedkit.knowledge.sought import Sought
 from embedkit.knowledge.work import Work
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Indexing:
         width: How many and how much at once.
         limits: How large chunks are.
         slice_ends_at: Instant after which no further batch is offered, once one has been.
+        sought: What all repositories of the tenant are buying in this sweep.
         on_progress: Told after each transaction.
     """
 
@@ -74,6 +76,7 @@ class Indexing:
         limits: ChunkLimits,
         slice_ends_at: float,
         on_progress: Callable[[Work], object],
+        sought: Sought | None = None,
     ) -> None:
         self.work = Work()
         self._store = store
@@ -90,6 +93,7 @@ class Indexing:
             buy,
             batch=width.batch,
             work=self.work,
+            sought=Sought() if sought is None else sought,
             is_slice_spent=self._is_slice_spent,
             on_progress=on_progress,
         )
@@ -112,27 +116,42 @@ class Indexing:
         wanted = [entry for entry in snapshot.entries if stored.get(entry.path) != _identity(entry)]
         self.work.done = len(snapshot.entries) - len(wanted)
         self._on_progress(self.work)
-        await self._store_documents(snapshot, wanted)
+        try:
+            await self._store_documents(snapshot, wanted)
+        finally:
+            self._buying.release()
         gone = stored.keys() - {entry.path for entry in snapshot.entries}
         if gone and not self._is_over():
             # After all switches, so that a renamed document finds its vectors still there.
             self.work.deleted += await self._store.remove(self._record, self._lease, sorted(gone))
 
     async def _store_documents(self, snapshot: Snapshot, wanted: Sequence[Entry]) -> None:
-        for _ in range(_ROUNDS):
+        backlog: dict[bytes, str] = {}
+        for number in count(1):
             self._buying.begin_round()
-            await self._round(snapshot, wanted)
-            if not self._buying.vanished or self._is_over():
-                break
+            await self._round(snapshot, wanted, backlog)
+            if self._is_over():
+                return
             # Another sweep of this tenant removed vectors that were counted on: buy those after all.
-            wanted = [entry for entry in wanted if entry.path in self._buying.vanished]
+            wanted = [entry for entry in wanted if entry.path in self._buying.vanished and number < _ROUNDS]
+            if not wanted and not self._buying.elsewhere:
+                break
+            backlog = await self._from_others()
         await self._try_suspects()
 
-    async def _round(self, snapshot: Snapshot, wanted: Sequence[Entry]) -> None:
+    async def _from_others(self) -> dict[bytes, str]:
+        """What others were buying, as far as it is ours to buy after all. It is waited for until the slice ends."""
+        backlog: dict[bytes, str] = {}
+        with trio.move_on_at(self._slice_ends_at) as waiting:
+            backlog = await self._buying.take_over()
+        self.work.sliced = self.work.sliced or waiting.cancelled_caught
+        return backlog
+
+    async def _round(self, snapshot: Snapshot, wanted: Sequence[Entry], backlog: dict[bytes, str]) -> None:
         self._feeding = trio.CancelScope()
         send, receive = trio.open_memory_channel[Batch](self._width.tickets)
         async with receive, trio.open_nursery() as nursery:
-            nursery.start_soon(self._feed, snapshot, wanted, send)
+            nursery.start_soon(self._feed, snapshot, wanted, backlog, send)
             nursery.start_soon(self._buy_first, receive)
             for _ in range(self._width.tickets - 1):
                 nursery.start_soon(self._buy_later, receive)
@@ -146,8 +165,13 @@ class Indexing:
             with self._containing():
                 await self._buying.try_suspect()
 
-    async def _feed(self, snapshot: Snapshot, wanted: Sequence[Entry], send: trio.MemorySendChannel[Batch]) -> None:
-        backlog: dict[bytes, str] = {}
+    async def _feed(
+        self,
+        snapshot: Snapshot,
+        wanted: Sequence[Entry],
+        backlog: dict[bytes, str],
+        send: trio.MemorySendChannel[Batch],
+    ) -> None:
         async with send, trio.open_nursery() as nursery:
             ahead_send, ahead = trio.open_memory_channel[Portion](_PORTIONS_AHEAD)
             with self._feeding, self._containing():

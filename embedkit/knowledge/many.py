@@ -12,10 +12,10 @@ T = TypeVar("T")
 _AT_ONCE = 500
 
 
-def batches(items: Iterable[T]) -> Iterator[tuple[T, ...]]:
-    """``items`` in order, in tuples of what one statement takes."""
+def batches(items: Iterable[T], size: int = _AT_ONCE) -> Iterator[tuple[T, ...]]:
+    """``items`` in order, in tuples of ``size``; without one, of what one statement takes."""
     rest = iter(items)
-    while some := tuple(islice(rest, _AT_ONCE)):
+    while some := tuple(islice(rest, size)):
         yield some
 
 

@@ -36,6 +36,10 @@ class Wanted:
         self._stored = 0
         self._asked = 0
 
+    def __contains__(self, hash_: bytes) -> bool:
+        """Whether some document waits for it."""
+        return hash_ in self._waiting
+
     @property
     def reused(self) -> int:
         """Chunks whose vector is not asked for on their account: it was there, or another chunk has the same input."""

@@ -146,6 +146,7 @@ class RepositoryRun:
             limits=ChunkLimits(),
             slice_ends_at=self._began_at + self._sweep.engine.settings.sweep.slice,
             on_progress=self._progressed,
+            sought=self._sweep.sought(self._tenant),
         )
         self._work = indexing.work
         await indexing.run(snapshot)

@@ -19,6 +19,7 @@ from embedkit.admission.ticket import TimeoutHook
 from embedkit.engine import Engine
 from embedkit.errors import EmbedkitError, SpaceMismatch
 from embedkit.knowledge.insisting import insist
+from embedkit.knowledge.sought import Sought
 from embedkit.settings import RepositorySettings, TenantSettings
 from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip, status_of
 from embedkit.sweep.progress import OnProgress, Progress
@@ -61,6 +62,7 @@ class Sweep:
         self._claiming = trio.Lock()
         self._mismatch: SpaceMismatch | None = None
         self._running = trio.CancelScope()
+        self._sought = {tenant.name: Sought() for tenant in self._tenants}
         self._reports: dict[tuple[str, str], RepositoryReport] = {}
 
     async def run(self) -> SweepReport:
@@ -123,6 +125,10 @@ class Sweep:
                 self._running.cancel()
                 raise
             self._claimed = dimension
+
+    def sought(self, tenant: str) -> Sought:
+        """What the tenant's repositories are buying in this run."""
+        return self._sought[tenant]
 
     def tell(self, progress: Progress) -> None:
         """Pass a step on to whoever watches."""

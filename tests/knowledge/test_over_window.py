@@ -24,6 +24,7 @@ from embedkit.knowledge.chunking.halving import LEAST_CHARACTERS
 from embedkit.knowledge.model import input_hash
 from embedkit.knowledge.preparing import Portion
 from embedkit.knowledge.search import Hit
+from embedkit.knowledge.sought import Sought
 from embedkit.knowledge.work import Work
 from embedkit.sweep.outcome import RepositoryReport
 from embedkit.sweep.sweep import open_sweep
@@ -159,6 +160,7 @@ async def test_what_another_repository_finds_too_long_meanwhile_has_halves_all_t
             shop,
             batch=8,
             work=Work(),
+            sought=Sought(),
             is_slice_spent=lambda: False,
             on_progress=lambda work: None,
         )
