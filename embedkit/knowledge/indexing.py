@@ -126,22 +126,25 @@ class Indexing:
             self.work.deleted += await self._store.remove(self._record, self._lease, sorted(gone))
 
     async def _store_documents(self, snapshot: Snapshot, wanted: Sequence[Entry]) -> None:
+        entries = wanted
         backlog: dict[bytes, str] = {}
         for number in count(1):
             self._buying.begin_round()
-            await self._round(snapshot, wanted, backlog)
+            await self._round(snapshot, entries, backlog)
             if self._is_over():
                 return
-            # Another sweep of this tenant removed vectors that were counted on: buy those after all.
-            wanted = [entry for entry in wanted if entry.path in self._buying.vanished and number < _ROUNDS]
-            if not wanted and not self._buying.elsewhere:
-                break
             backlog = await self._from_others()
+            # Another sweep of this tenant removed vectors that were counted on: buy those after all.
+            entries = [entry for entry in wanted if entry.path in self._buying.vanished and number < _ROUNDS]
+            if not (entries or backlog or self._buying.elsewhere):
+                break
         await self._try_suspects()
 
     async def _from_others(self) -> dict[bytes, str]:
         """What others were buying, as far as it is ours to buy after all. It is waited for until the slice ends."""
         backlog: dict[bytes, str] = {}
+        if not self._buying.elsewhere:
+            return backlog
         with trio.move_on_at(self._slice_ends_at) as waiting:
             backlog = await self._buying.take_over()
         self.work.sliced = self.work.sliced or waiting.cancelled_caught
