@@ -44,7 +44,7 @@ class Kind:
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         # A call of 128 takes some 20 ms, which is as long as it keeps others waiting. With 64, hops between threads and
-        # transactions take an eighth more of a sync's time.
+        # transactions make a sync a seventh longer.
         "local": Kind(embeds=True, speaks_http=False, batch=128),
         "openai-compatible": Kind(embeds=True, chats=True, needs=("base_url", "model")),
         "ollama": Kind(embeds=True, chats=True, needs=("model",), base_url="http://127.0.0.1:11434"),

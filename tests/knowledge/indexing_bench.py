@@ -21,6 +21,7 @@ from embedkit.knowledge.folder import FolderSource
 from embedkit.knowledge.indexing import Indexing, Width
 from embedkit.knowledge.leases import Lease
 from embedkit.knowledge.repositories import RepositoryRecord
+from embedkit.knowledge.sought import Sought
 from embedkit.knowledge.source import Snapshot
 from embedkit.knowledge.standing import Standing
 from embedkit.knowledge.store import SqliteStore
@@ -104,7 +105,15 @@ class Bench:
     record: RepositoryRecord
     lease: Lease
 
-    def indexing(self, shop: Shop, *, batch: int = 2, tickets: int = 2, slice_ends_at: float = math.inf) -> Indexing:
+    def indexing(
+        self,
+        shop: Shop,
+        *,
+        batch: int = 2,
+        tickets: int = 2,
+        slice_ends_at: float = math.inf,
+        sought: Sought | None = None,
+    ) -> Indexing:
         return Indexing(
             self.store,
             self.record,
@@ -114,6 +123,7 @@ class Bench:
             limits=ChunkLimits(),
             slice_ends_at=slice_ends_at,
             on_progress=lambda work: None,
+            sought=sought,
         )
 
     async def index(self, shop: Shop, **options: Any) -> Work:
