@@ -28,9 +28,9 @@ from embedkit.activity.ledger import Ledger
 from embedkit.activity.rows import TicketRow
 from embedkit.admission.budget_lane import BudgetLane
 from embedkit.admission.lane import Lane
-from embedkit.admission.probe import ProbeBroker
-from embedkit.admission.probe_call import Target
 from embedkit.admission.ticket import Ids, Priority, Ticket
+from embedkit.probing.broker import ProbeBroker
+from embedkit.probing.call import Target
 from embedkit.providers.openai_compatible import OpenAICompatibleProvider
 from embedkit.providers.provider import Connection
 from embedkit.settings import ProbeSettings

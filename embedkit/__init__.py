@@ -7,7 +7,6 @@ nursery that the caller can see::
         found = await engine.embed(["a text"], priority="interactive")
 """
 
-from embedkit.activity.clocks import Clocks
 from embedkit.activity.ledger import Ledger
 from embedkit.activity.recorder import Listener
 from embedkit.admission.attempts import NoRetry, Retry
@@ -16,9 +15,9 @@ from embedkit.admission.capacity_lane import CapacityLane
 from embedkit.admission.circuit import Circuit
 from embedkit.admission.lane import Lane
 from embedkit.admission.notifier import notify_provider_timeout
-from embedkit.admission.probe_rules import Verdict
 from embedkit.admission.statistics import LaneStatistics, Totals
 from embedkit.admission.ticket import Ids, Ticket
+from embedkit.clocks import Clocks
 from embedkit.engine import Embeddings, Engine, open_engine
 from embedkit.errors import (
     AdmissionError,
@@ -51,6 +50,7 @@ from embedkit.errors import (
     is_provider_timeout,
 )
 from embedkit.knowledge.search import Hit
+from embedkit.probing.rules import Verdict
 from embedkit.providers.exchange import Exchange, Reply
 from embedkit.providers.identity import Identity
 from embedkit.providers.provider import Connection, Provider

@@ -37,12 +37,10 @@ stored or counted as an error.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from embedkit.activity.clocks import Clocks
-
-Attribution = Literal["queue", "provider"]
+    from embedkit.clocks import Attribution, Clocks
 
 _DURABLE = "KB_VECTOR_EMBED_"
 

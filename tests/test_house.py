@@ -17,11 +17,12 @@ ROOT = Path(embedkit.__file__).parent
 
 # From the bottom up. A file may import its own floor and those below it.
 FLOORS = (
-    ("errors",),
+    ("errors", "clocks"),
     ("database_errors", "database"),
     ("settings",),
     ("activity",),
     ("admission",),
+    ("probing",),
     ("providers",),
     ("knowledge",),
     ("engine",),
@@ -42,7 +43,7 @@ AT_HOME = {
 PURE = (
     "errors.py", "settings/", "admission/order.py", "admission/room.py", "admission/waiting.py",
     "admission/waiting_room.py", "admission/statistics.py", "sweep/schedule.py", "sweep/outcome.py",
-    "knowledge/ranking.py", "activity/clocks.py", "activity/histogram.py",
+    "knowledge/ranking.py", "clocks.py", "activity/histogram.py",
 )  # fmt: skip
 IMPURE = frozenset({"trio", "asyncio", "anyio", "threading", "httpx", "httpcore", "sqlite3"})
 

@@ -19,8 +19,6 @@ from itertools import count
 
 import attrs
 
-from embedkit.activity.clocks import Clocks
-from embedkit.activity.clocks import attribution as attribute
 from embedkit.activity.recorder import Listener
 from embedkit.activity.recorder import Recorder as Recorder
 from embedkit.activity.report import Group, ReportRow, Tally, report_rows
@@ -37,6 +35,8 @@ from embedkit.activity.rows import (
     code_word,
     word,
 )
+from embedkit.clocks import Clocks
+from embedkit.clocks import attribution as attribute
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from embedkit.activity.clocks import Clocks
     from embedkit.activity.rows import AttemptRow, TicketRow
+    from embedkit.clocks import Clocks
 
 
 class Recorder(Protocol):

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from embedkit.activity.clocks import Clocks
 from embedkit.activity.histogram import Histogram
+from embedkit.clocks import Clocks
 
 
 @attrs.frozen

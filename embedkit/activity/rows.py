@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from embedkit.activity.clocks import ZERO, Clocks
+from embedkit.clocks import ZERO, Clocks
 
 if TYPE_CHECKING:
     from embedkit.activity.report import Tally

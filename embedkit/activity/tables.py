@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from embedkit.activity.clocks import Clocks
 from embedkit.activity.process import Process, is_dead
 from embedkit.activity.report import Group, ReportRow, Tally, report_rows
 from embedkit.activity.rows import UNKNOWN, AttemptRow, TicketRow
+from embedkit.clocks import Clocks
 from embedkit.errors import durable_code
 
 if TYPE_CHECKING:

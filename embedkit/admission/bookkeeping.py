@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from embedkit.activity.clocks import Clocks, attribution
 from embedkit.activity.recorder import Recorder
 from embedkit.admission.ticket import Ticket
+from embedkit.clocks import Clocks, attribution
 from embedkit.errors import EmbedkitError
 
 Settled = Literal["succeeded", "failed", "aborted", "unsettled"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 import trio
 
-from embedkit.activity.clocks import ZERO, Clocks
+from embedkit.clocks import ZERO, Clocks
 
 if TYPE_CHECKING:
     from embedkit.activity.rows import TicketRow

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from embedkit.activity.clocks import ZERO, Clocks
 from embedkit.activity.ledger import Ledger
 from embedkit.admission.circuit import Circuit
-from embedkit.admission.probe import ProbeBroker
-from embedkit.admission.probe_rules import Verdict
 from embedkit.admission.ticket import Ids, Priority, Ticket, TimeoutHook
 from embedkit.admission.unqueued import Unqueued
+from embedkit.clocks import ZERO, Clocks
 from embedkit.engine.routes import Routes
 from embedkit.errors import QueueWaitExceeded, SpaceMismatch, UsageError
 from embedkit.knowledge.model import Space
 from embedkit.knowledge.ranking import CANDIDATES, fuse
+from embedkit.probing.broker import ProbeBroker
+from embedkit.probing.rules import Verdict
 from embedkit.settings import Settings
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from embedkit.admission.probe import ProbeBroker
-from embedkit.admission.probe_call import Target
-from embedkit.admission.probe_rules import engine_key
 from embedkit.admission.unqueued import Unqueued
 from embedkit.errors import UsageError
 from embedkit.knowledge.model import Space
+from embedkit.probing.broker import ProbeBroker
+from embedkit.probing.call import Target
+from embedkit.probing.rules import engine_key
 from embedkit.providers.catalogue import lane_class, make_provider, make_retry, max_inputs
 from embedkit.settings import ProviderSettings, Settings
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from embedkit.activity.clocks import ZERO, Clocks
+from embedkit.clocks import ZERO, Clocks
 from embedkit.errors import ContentRefused, EmbedkitError, is_provider_timeout
 from embedkit.knowledge.bisecting import CONTROL, Batch, Bisection
 from embedkit.knowledge.documents import PreparedDocument

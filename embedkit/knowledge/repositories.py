@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from embedkit.activity.clocks import ZERO, Clocks
+from embedkit.clocks import ZERO, Clocks
 
 if TYPE_CHECKING:
     import sqlite3

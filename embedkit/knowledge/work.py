@@ -6,7 +6,7 @@ from collections import Counter
 
 import attrs
 
-from embedkit.activity.clocks import ZERO, Clocks
+from embedkit.clocks import ZERO, Clocks
 from embedkit.errors import EmbedkitError
 
 

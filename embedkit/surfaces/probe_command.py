@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from embedkit.admission.probe_rules import Verdict, Word
 from embedkit.engine import open_engine
+from embedkit.probing.rules import Verdict, Word
 from embedkit.settings import Settings
 from embedkit.surfaces.exits import DONE, FAILED, INTERRUPTED, WORK_LEFT, print_json, print_text
 from embedkit.surfaces.interrupts import interruptible

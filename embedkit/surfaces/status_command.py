@@ -12,11 +12,11 @@ import attrs
 
 from embedkit.activity.disk import read_longest_waits, read_report
 from embedkit.activity.report import ReportRow
-from embedkit.admission.probe_rules import Verdict, engine_key
-from embedkit.admission.probe_sharing import read_verdict
 from embedkit.database import open_database
 from embedkit.knowledge.repositories import RepositoryRecord
 from embedkit.knowledge.store import SqliteStore
+from embedkit.probing.rules import Verdict, engine_key
+from embedkit.probing.sharing import read_verdict
 from embedkit.providers.catalogue import lane_class
 from embedkit.settings import Settings
 from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json, print_text

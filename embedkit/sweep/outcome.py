@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import attrs
 
-from embedkit.activity.clocks import ZERO, Clocks
+from embedkit.clocks import ZERO, Clocks
 from embedkit.errors import DeadlineExceeded, EmbedkitError, LaneClosed, ProviderCircuitOpen
 
 Outcome = Literal["complete", "partial-progress", "deferred", "failed", "aborted", "not-due"]

@@ -14,10 +14,10 @@ import pytest
 import trio
 import trio.testing
 
-from embedkit.activity.clocks import Clocks
 from embedkit.activity.disk import LedgerOnDisk, prepare, read_report
 from embedkit.activity.ledger import Ledger
 from embedkit.activity.rows import TicketRow
+from embedkit.clocks import Clocks
 from embedkit.database import Database, open_database
 
 

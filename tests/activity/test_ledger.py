@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from embedkit.activity.clocks import Clocks
 from embedkit.activity.ledger import Ledger
 from embedkit.activity.recorder import Listener, Recorder
 from embedkit.activity.report import ReportRow
 from embedkit.activity.rows import SETTLED_OUTCOMES, TicketRow
+from embedkit.clocks import Clocks
 
 CLOCKS = Clocks(1.0, 2.0, 0.5)
 

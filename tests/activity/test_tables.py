@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embedkit.activity import tables
-from embedkit.activity.clocks import Clocks
 from embedkit.activity.ledger import Ledger
 from embedkit.activity.process import Process, this_process
 from embedkit.activity.rows import SETTLED_OUTCOMES, TicketRow
+from embedkit.clocks import Clocks
 from embedkit.errors import ProviderTimeout
 
 HERE = this_process()

@@ -14,7 +14,7 @@ from fakes import vectors_of, write_tree
 from knowledge_base import open_store
 from store_content import content_of
 
-from embedkit.activity.clocks import Clocks
+from embedkit.clocks import Clocks
 from embedkit.knowledge.chunking import ChunkLimits
 from embedkit.knowledge.documents import PreparedDocument
 from embedkit.knowledge.folder import FolderSource

@@ -12,7 +12,7 @@ from fakes import numbered, write_tree
 from indexing_bench import Bench, Shop, bench, cancelled_after
 from store_content import content_of, paths_in
 
-from embedkit.activity.clocks import Clocks
+from embedkit.clocks import Clocks
 from embedkit.errors import ConnectionRefused, ProviderTimeout, StoreFull, StoreLocked
 from embedkit.knowledge.bisecting import CONTROL
 from embedkit.knowledge.chunking import ChunkLimits

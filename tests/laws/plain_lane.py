@@ -24,9 +24,9 @@ from embedkit import (
     Totals,
     notify_provider_timeout,
 )
-from embedkit.activity.clocks import attribution
 from embedkit.admission.attempts import Retry
 from embedkit.admission.room import Room
+from embedkit.clocks import attribution
 from embedkit.testing import Settlement
 
 Call = Callable[[Any], Awaitable[Any]]

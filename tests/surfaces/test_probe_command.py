@@ -9,10 +9,10 @@ from command_line import HashModel, Shell, settings_text
 from fakes import numbered, write_tree
 
 from embedkit.activity.process import this_process
-from embedkit.admission import probe_tables
-from embedkit.admission.probe_rules import engine_key
-from embedkit.admission.probe_sharing import prepare
 from embedkit.database import open_database
+from embedkit.probing import tables as probe_tables
+from embedkit.probing.rules import engine_key
+from embedkit.probing.sharing import prepare
 from embedkit.settings import ProviderSettings
 
 KEYS = ["provider", "verdict", "reason", "age", "shared", "elapsed"]

@@ -9,7 +9,7 @@ import pytest
 from command_line import HashModel
 from fakes import numbered, write_tree
 
-from embedkit.activity.clocks import Clocks
+from embedkit.clocks import Clocks
 from embedkit.knowledge.work import Work
 from embedkit.providers import local
 from embedkit.surfaces.cli import main

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from embedkit import errors
-from embedkit.activity.clocks import Clocks
+from embedkit.clocks import Attribution, Clocks
 from embedkit.errors import DeadlineExceeded, EmbedkitError, ProviderCircuitOpen
 from embedkit.knowledge.leases import Leased
 from embedkit.sweep.outcome import (
@@ -21,7 +21,7 @@ from embedkit.sweep.outcome import (
 )
 
 
-def late(attribution: errors.Attribution) -> DeadlineExceeded:
+def late(attribution: Attribution) -> DeadlineExceeded:
     error = DeadlineExceeded("late")
     error.attribution = attribution
     return error

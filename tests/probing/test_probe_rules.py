@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedkit.admission.probe_rules import (
+from embedkit.probing.rules import (
     BUSY_BEHIND_BATCH,
     FLOOR_SECONDS,
     NEVER,

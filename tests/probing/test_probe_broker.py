@@ -9,7 +9,8 @@ import trio
 import trio.testing
 from probe_world import GOOD, Gate, World, open_world
 
-from embedkit.admission.probe_rules import (
+from embedkit.errors import ConnectionRefused, EmbedkitError, ProviderTimeout, UsageError
+from embedkit.probing.rules import (
     BUSY_BEHIND_BATCH,
     FLOOR_SECONDS,
     NEVER_ASKED,
@@ -17,7 +18,6 @@ from embedkit.admission.probe_rules import (
     REAL_WORK,
     Verdict,
 )
-from embedkit.errors import ConnectionRefused, EmbedkitError, ProviderTimeout, UsageError
 from embedkit.settings import ProbeSettings
 
 Clock = trio.testing.MockClock

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
-from embedkit.admission.probe_rules import Finding
 from embedkit.errors import AdmissionError, ProviderError, ResponseInvalid
+from embedkit.probing.rules import Finding
 
 if TYPE_CHECKING:
     from embedkit.admission.lane import Lane

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import attrs
 
-if TYPE_CHECKING:
-    from embedkit.errors import Attribution
+Attribution = Literal["queue", "provider"]
 
 
 # Frozen by its setters and not by its making: one is made for every ticket, and this costs half as much.

@@ -25,8 +25,10 @@ import attrs
 import trio
 
 from embedkit.activity.process import Process, this_process
-from embedkit.admission.probe_call import Answer, Target, ask
-from embedkit.admission.probe_rules import (
+from embedkit.admission.ticket import Ids, Ticket
+from embedkit.errors import UsageError
+from embedkit.probing.call import Answer, Target, ask
+from embedkit.probing.rules import (
     BusyBehindBatch,
     Decision,
     Finding,
@@ -38,12 +40,10 @@ from embedkit.admission.probe_rules import (
     find,
     next_result,
 )
-from embedkit.admission.probe_sharing import SharedFile, prepare
-from embedkit.admission.probe_tables import Writer
-from embedkit.admission.probe_watch import Flight, Watched
-from embedkit.admission.probe_work import Work
-from embedkit.admission.ticket import Ids, Ticket
-from embedkit.errors import UsageError
+from embedkit.probing.sharing import SharedFile, prepare
+from embedkit.probing.tables import Writer
+from embedkit.probing.watched import Flight, Watched
+from embedkit.probing.work import Work
 
 if TYPE_CHECKING:
     from embedkit.activity.rows import TicketRow

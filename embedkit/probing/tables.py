@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from embedkit.activity.process import Process, is_dead
-from embedkit.admission.probe_rules import NEVER, WINDOW_MINUTES, ProbeResult, ProbeState, Send, decide, next_result
-from embedkit.admission.probe_work import window_start
+from embedkit.probing.rules import NEVER, WINDOW_MINUTES, ProbeResult, ProbeState, Send, decide, next_result
+from embedkit.probing.work import window_start
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from embedkit.admission.probe_rules import Decision
-    from embedkit.admission.probe_work import News
+    from embedkit.probing.rules import Decision
+    from embedkit.probing.work import News
     from embedkit.settings import ProbeSettings
 
 COMPONENT: Final = "probes"

@@ -15,8 +15,9 @@ import trio.testing
 from probe_world import EPOCH, Gate, World, open_world, wall_clock
 
 from embedkit.activity.process import this_process
-from embedkit.admission import probe_tables
-from embedkit.admission.probe_rules import (
+from embedkit.database import Database, open_database
+from embedkit.probing import tables as probe_tables
+from embedkit.probing.rules import (
     BUSY_BEHIND_BATCH,
     FLOOR_SECONDS,
     OVER_BUDGET,
@@ -25,9 +26,8 @@ from embedkit.admission.probe_rules import (
     Send,
     Verdict,
 )
-from embedkit.admission.probe_sharing import prepare, read_verdict
-from embedkit.admission.probe_work import News
-from embedkit.database import Database, open_database
+from embedkit.probing.sharing import prepare, read_verdict
+from embedkit.probing.work import News
 from embedkit.settings import ProbeSettings
 
 Clock = trio.testing.MockClock

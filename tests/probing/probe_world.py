@@ -13,11 +13,11 @@ from embedkit.activity.ledger import Ledger
 from embedkit.activity.process import Process
 from embedkit.admission.capacity_lane import CapacityLane
 from embedkit.admission.lane import Lane
-from embedkit.admission.probe import ProbeBroker
-from embedkit.admission.probe_call import Target
 from embedkit.admission.ticket import Ids, Priority, Ticket
 from embedkit.database import Database
 from embedkit.errors import UsageError
+from embedkit.probing.broker import ProbeBroker
+from embedkit.probing.call import Target
 from embedkit.settings import ProbeSettings
 
 # Any dimension will do.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedkit.activity.clocks import ZERO, Clocks, attribution
+from embedkit.clocks import ZERO, Clocks, attribution
 
 # Eighths of a second: sums of them are exact.
 seconds = st.integers(0, 8_000).map(lambda eighths: eighths / 8)

@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from embedkit.activity.clocks import Clocks
 from embedkit.activity.ledger import Ledger
 from embedkit.activity.rows import TicketRow
-from embedkit.admission.probe_rules import NEVER, WINDOW_MINUTES
-from embedkit.admission.probe_work import News, Work
+from embedkit.clocks import Clocks
+from embedkit.probing.rules import NEVER, WINDOW_MINUTES
+from embedkit.probing.work import News, Work
 
 EPOCH = 1_700_000_040.0  # a whole minute
 MINUTE = int(EPOCH // 60)

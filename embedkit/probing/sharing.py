@@ -16,16 +16,16 @@ import attrs
 import trio
 
 from embedkit.activity.process import Process, this_process
-from embedkit.admission import probe_tables
-from embedkit.admission.probe_rules import NEVER, Decision, ProbeState, Verdict, decide, find
 from embedkit.errors import StoreError
+from embedkit.probing import tables
+from embedkit.probing.rules import NEVER, Decision, ProbeState, Verdict, decide, find
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from embedkit.admission.probe_watch import Watched
-    from embedkit.admission.probe_work import News
     from embedkit.database import Database
+    from embedkit.probing.watched import Watched
+    from embedkit.probing.work import News
     from embedkit.settings import ProbeSettings
 
 logger = logging.getLogger("embedkit.admission")
@@ -67,7 +67,7 @@ class SharedFile:
         """
         wall, ahead = self._clocks()
         work = partial(
-            probe_tables.claim,
+            tables.claim,
             watched.target.engine,
             watched.writer,
             watched.work.news(ahead),
@@ -95,14 +95,14 @@ class SharedFile:
         return decide(told, self._rules, trio.current_time(), asked_at)
 
     async def land(self, watched: Watched, called_at: float | None, outcome: tuple[str | None] | None) -> None:
-        """Give the flight back; see ``probe_tables.land``.
+        """Give the flight back; see ``tables.land``.
 
         Cancellation:
             It was given back, or stands until this process claims again or ends.
         """
         wall, ahead = self._clocks()
         called = None if called_at is None else called_at + ahead
-        work = partial(probe_tables.land, watched.target.engine, watched.writer, called, outcome, wall)
+        work = partial(tables.land, watched.target.engine, watched.writer, called, outcome, wall)
         await self._survived(partial(self._database.write, work))
 
     async def tell(self, watched: Iterable[Watched], *, idle: bool = False) -> None:
@@ -129,7 +129,7 @@ class SharedFile:
         """
         wall, ahead = self._clocks()
         read = partial(
-            probe_tables.read_state,
+            tables.read_state,
             watched.target.engine,
             self._process,
             wall,
@@ -166,7 +166,7 @@ async def prepare(database: Database) -> None:
     Cancellation:
         Each step was done whole or not at all.
     """
-    await database.migrate(probe_tables.COMPONENT, probe_tables.STEPS)
+    await database.migrate(tables.COMPONENT, tables.STEPS)
 
 
 async def read_verdict(
@@ -181,7 +181,7 @@ async def read_verdict(
         Nothing was changed.
     """
     await prepare(database)
-    state = await database.read(partial(probe_tables.read_state, engine, this_process(), now))
+    state = await database.read(partial(tables.read_state, engine, this_process(), now))
     finding = find(state, rules, now)
     if finding.age is None:
         return None
@@ -203,4 +203,4 @@ def _moved(state: ProbeState, by: float) -> ProbeState:
 
 def _tell_all(news: list[tuple[Watched, News]], now: float, connection: sqlite3.Connection) -> None:
     for watched, seen in news:
-        probe_tables.tell(watched.target.engine, watched.writer, seen, now, connection)
+        tables.tell(watched.target.engine, watched.writer, seen, now, connection)

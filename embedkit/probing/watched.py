@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 import trio
 
-from embedkit.admission.probe_call import Target
-from embedkit.admission.probe_rules import NEVER, WINDOW_MINUTES, Finding, ProbeResult, ProbeState
-from embedkit.admission.probe_tables import Writer
-from embedkit.admission.probe_work import Work
+from embedkit.probing.call import Target
+from embedkit.probing.rules import NEVER, WINDOW_MINUTES, Finding, ProbeResult, ProbeState
+from embedkit.probing.tables import Writer
+from embedkit.probing.work import Work
 
 _WINDOW = 60.0 * WINDOW_MINUTES
 _CUT_OFF = Finding("unknown", "cut-off")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from embedkit.admission.probe_rules import NEVER, WINDOW_MINUTES
+from embedkit.probing.rules import NEVER, WINDOW_MINUTES
 
 if TYPE_CHECKING:
     from embedkit.activity.rows import TicketRow
