@@ -9,12 +9,12 @@ nursery that the caller can see::
 
 from embedkit.activity.ledger import Ledger
 from embedkit.activity.recorder import Listener
-from embedkit.admission.attempts import NoRetry, Retry
 from embedkit.admission.budget_lane import BudgetLane
 from embedkit.admission.capacity_lane import CapacityLane
 from embedkit.admission.circuit import Circuit
 from embedkit.admission.lane import Lane
 from embedkit.admission.notifier import notify_provider_timeout
+from embedkit.admission.policy import NoRetry, Retry
 from embedkit.admission.statistics import LaneStatistics, Totals
 from embedkit.admission.ticket import Ids, Ticket
 from embedkit.clocks import Clocks

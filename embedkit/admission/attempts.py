@@ -6,77 +6,27 @@ relied on. Nothing here tells anybody of an intermediate failure.
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable
-from typing import Protocol
+from functools import partial
 
 import outcome
 import trio
 
-from embedkit.activity.recorder import Recorder
+from embedkit.admission.hold import Hold
+from embedkit.admission.passage import Passage
+from embedkit.admission.policy import Retry, ask
 from embedkit.admission.slot import Result
-from embedkit.admission.ticket import Ticket
-from embedkit.errors import EmbedkitError, ProviderError, ProviderTimeout
-
-logger = logging.getLogger("embedkit.admission")
+from embedkit.errors import ProviderError, ProviderTimeout
 
 
-class Retry(Protocol):
-    """Whether a failed attempt is followed by another; a parameter of the lane, and its only retry layer."""
-
-    def next_delay(
-        self, error: ProviderError, attempt: int, *, priority: str, spent: float, has_deadline: bool
-    ) -> float | None:
-        """Seconds to sleep before the next attempt, or ``None``: ``error`` is final.
-
-        Args:
-            error: What attempt number ``attempt`` (from 1) ended with.
-            attempt: Attempts made so far.
-            priority: The ticket's class.
-            spent: Seconds this ticket has slept between attempts.
-            has_deadline: Whether its caller gave a deadline.
-        """
-        ...
-
-    def attempt_limit(self, priority: str, *, has_deadline: bool) -> float | None:
-        """Seconds that one attempt may take at most, where the policy has a limit of its own."""
-        ...
-
-    def stay_away(self, error: ProviderError) -> float | None:
-        """Seconds for which the engine asked everybody to stay away, whoever was told and whether it tries again."""
-        ...
-
-
-class NoRetry:
-    """Every failure is final."""
-
-    def next_delay(
-        self, error: ProviderError, attempt: int, *, priority: str, spent: float, has_deadline: bool
-    ) -> float | None:
-        """``None``."""
-        return None
-
-    def attempt_limit(self, priority: str, *, has_deadline: bool) -> float | None:
-        """``None``."""
-        return None
-
-    def stay_away(self, error: ProviderError) -> float | None:
-        """``None``."""
-        return None
-
-
-async def make_attempts(
-    ticket: Ticket, connection: object, retry: Retry, ledger: Recorder, hold: Callable[[float], object]
-) -> Result | None:
+async def make_attempts(passage: Passage, connection: object, retry: Retry, hold: Hold) -> Result | None:
     """Call until it succeeds, or fails for good.
 
     Args:
-        ticket: In flight.
+        passage: In flight.
         connection: The slot's own.
         retry: Says which failures are followed by another attempt, and when.
-        ledger: Told of each attempt.
-        hold: Told until when the engine itself asked us to stay away.
+        hold: Until when the engine asked us to stay away; told of each hint, and waited for before each retry.
 
     Returns:
         The value, or the error of the last attempt (one that is not embedkit's is passed on as it is); ``None`` if
@@ -85,107 +35,98 @@ async def make_attempts(
     Cancellation:
         The attempt in progress was cut off; the ledger's row of it says so.
     """
-    while not ticket.aborted:
-        result = await _attempt(ticket, connection, _limit(ticket, retry), ledger)
+    while not passage.is_aborted:
+        result = await _attempt(passage, connection, _limit(passage, retry))
         if type(result) is not outcome.Error or not isinstance(result.error, ProviderError):
             return result
-        away = retry.stay_away(result.error)
+        error = result.error
+        away = ask(partial(retry.stay_away, error), "hint")
         if away is not None:
-            hold(trio.current_time() + away)
-        delay = _delay_before_next(ticket, result.error, retry)
-        if delay is None:
-            return result
-        await _sleep(ticket, delay)
-        if _is_unwanted(ticket):
+            hold.extend(trio.current_time() + away)
+        delay = _delay_before_next(passage, error, retry)
+        if delay is None or not await _sleep(passage, trio.current_time() + delay, hold):
             return result
     return None
 
 
-async def _attempt(ticket: Ticket, connection: object, limit: float, ledger: Recorder) -> Result | None:
-    assert ticket.row is not None
-    assert ticket.slot is not None
-    assert ticket.call is not None
-    ticket.attempts += 1
+async def _attempt(passage: Passage, connection: object, limit: float) -> Result | None:
+    slot = passage.slot
+    assert slot is not None
     # A first attempt begins in the step of its dispatch.
-    started = ticket.dispatched_at if ticket.attempts == 1 else trio.current_time()
-    attempt = ledger.attempt_started(ticket.row, ticket.attempts, started)
-    code: str | None = "ABORTED"
-    status: int | None = None
+    started = trio.current_time() if passage.ticket.attempts else passage.dispatched_at
+    passage.begin_attempt(started)
+    result: Result | None = None
+    failure: BaseException | None = None
+    cut = True
     try:
         # A listener may have cancelled the caller just now: then there is nobody to make the call for.
-        result = None
-        if not ticket.aborted:
-            result = await ticket.slot.attempt(ticket.call, connection, started + limit)
-        if ticket.aborted:
-            result = _after_abort(result)
+        if not passage.is_aborted:
+            result = await slot.attempt(passage.call, connection, started + limit)
+        if passage.is_aborted:
+            # What came in spite of that is an answer. A failure is no more than the provider's reply to the cut.
+            if type(result) is outcome.Error:
+                result = None
         elif result is None:
-            result = outcome.Error(_timeout(ticket, limit))
+            result = outcome.Error(_timeout(passage, limit))
         if result is not None:
-            code, status = (None, None) if type(result) is outcome.Value else _words(result)
+            cut = False
+            if type(result) is outcome.Error:
+                failure = result.error
     finally:
-        ledger.attempt_ended(attempt, trio.current_time(), code=code, status=status)
+        passage.end_attempt(trio.current_time(), failure, cut=cut)
     return result
 
 
-def _after_abort(result: Result | None) -> Result | None:
-    """What an attempt came to that was told to end: nothing, where it broke only while its transport was closed."""
-    if type(result) is outcome.Error and not isinstance(result.error, EmbedkitError):
-        logger.warning("a call that was aborted raised %s while it ended", type(result.error).__name__)
-        return None
-    return result
-
-
-def _limit(ticket: Ticket, retry: Retry) -> float:
+def _limit(passage: Passage, retry: Retry) -> float:
     """Seconds that an attempt may take: the ticket's limit, or the policy's where that is shorter."""
+    ticket = passage.ticket
     own = math.inf if ticket.timeout is None else ticket.timeout
-    of_policy = retry.attempt_limit(ticket.priority, has_deadline=ticket.deadline_at != math.inf)
-    return own if of_policy is None or own <= of_policy else of_policy
+    has_deadline = ticket.deadline_at != math.inf
+    of_policy = ask(partial(retry.attempt_limit, ticket.priority, has_deadline=has_deadline), "limit of an attempt")
+    return own if not of_policy or own <= of_policy else of_policy
 
 
-def _timeout(ticket: Ticket, limit: float) -> ProviderTimeout:
-    origin = ticket.limit_name
-    if limit != ticket.timeout:
-        origin = f"the retry policy's limit for an attempt of class {ticket.priority}"
+def _timeout(passage: Passage, limit: float) -> ProviderTimeout:
+    origin = passage.ticket.limit_name
+    if limit != passage.ticket.timeout:
+        origin = f"the retry policy's limit for an attempt of class {passage.priority}"
     return ProviderTimeout(f"no complete answer within {limit:g} s" + (f" ({origin})" if origin else ""))
 
 
-def _words(result: Result) -> tuple[str | None, int | None]:
-    if type(result) is not outcome.Error:
-        return None, None
-    error = result.error
-    code = error.durable_code if isinstance(error, EmbedkitError) else "unknown"
-    return code, getattr(error, "status", None)
-
-
-def _delay_before_next(ticket: Ticket, error: ProviderError, retry: Retry) -> float | None:
-    if ticket.aborted or _is_unwanted(ticket):
+def _delay_before_next(passage: Passage, error: ProviderError, retry: Retry) -> float | None:
+    if passage.is_unwanted:
         return None
-    delay = retry.next_delay(
+    ticket = passage.ticket
+    question = partial(
+        retry.next_delay,
         error,
         ticket.attempts,
         priority=ticket.priority,
-        spent=ticket.retry_wait,
+        spent=passage.retry_wait,
         has_deadline=ticket.deadline_at != math.inf,
     )
-    if delay is not None and trio.current_time() + delay >= ticket.deadline_at:
-        return None  # the next attempt could not even start
-    return delay
+    return ask(question, "delay")
 
 
-def _is_unwanted(ticket: Ticket) -> bool:
-    """Whether another attempt would be for nobody: the caller has left it to itself, or the run's circuit is open."""
-    return (ticket.caller is None and not ticket.aborted) or (ticket.circuit is not None and ticket.circuit.is_open)
+async def _sleep(passage: Passage, until: float, hold: Hold) -> bool:
+    """Sleep until then, and for as long as the engine wants to be left alone; whether there is to be an attempt.
 
-
-async def _sleep(ticket: Ticket, delay: float) -> None:
-    """Sleep between attempts. A trip of the circuit, or the caller's leaving, ends the sleep."""
-    assert ticket.slot is not None
-    ticket.slot.rest()
-    ticket.paused_at = trio.current_time()
-    ticket.pause = trio.CancelScope()
-    try:
-        with ticket.pause:
-            await trio.sleep(delay)
-    finally:
-        ticket.retry_wait += trio.current_time() - ticket.paused_at
-        ticket.pause = ticket.paused_at = None
+    A trip of the circuit, or the caller's leaving, ends the sleep. One that would end no earlier than the deadline is
+    not begun: the next attempt could not even start.
+    """
+    assert passage.slot is not None
+    passage.slot.rest()
+    with_hint = max(until, hold.until)
+    while with_hint < passage.deadline_at:
+        scope = passage.pause(trio.current_time())
+        try:
+            with scope:
+                await trio.sleep_until(with_hint)
+        finally:
+            passage.resume(trio.current_time())
+        if passage.is_aborted or passage.is_unwanted:
+            return passage.is_aborted
+        if hold.until <= trio.current_time():
+            return True
+        with_hint = hold.until  # a longer hint came meanwhile
+    return False

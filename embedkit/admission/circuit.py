@@ -1,21 +1,36 @@
 """The circuit of one run: trips once, and sheds that run's queued tickets in the same synchronous step.
 
-A circuit is made by a sweep and dies with it (a service may make its own). It knows the tickets that are bound to it
-from their offer to their settlement, in whatever lanes they are. Tripping it ends no call and cancels nobody: it
-takes what is still queued out of the lanes, and lets no ticket of the run start another attempt.
+A circuit is made by a sweep and dies with it (a service may make its own). It knows the work that is bound to it, from
+its offer to its settlement, and of the lane that has it only that it can shed. Tripping ends no call and cancels
+nobody: it takes what is still queued out of the lanes, and lets no ticket of the run start another attempt.
+
+Tested in ``tests/admission/test_circuit.py`` and ``tests/laws/test_law_3_notify.py``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from typing import Any, Protocol
 
 import trio
 
-from embedkit.admission.ticket import Ticket
 from embedkit.errors import ProviderCircuitOpen
 
-if TYPE_CHECKING:
-    from embedkit.admission.lane import Lane
+
+class Sheds(Protocol):
+    """What a circuit needs of a lane. ``work`` is whatever the lane bound: opaque here, and hashable."""
+
+    def shed(self, work: Any, error: ProviderCircuitOpen) -> bool:
+        """If ``work`` is queued: take it out, give its caller ``error``, and return True.
+
+        Else return False: it starts no further attempt, and one that sleeps before its next settles with its last
+        error. Work that has ended meanwhile is no fault.
+        """
+        ...
+
+    def rouse(self) -> None:
+        """Something was shed: whoever it held back may fit now."""
+        ...
 
 
 class Circuit:
@@ -24,8 +39,8 @@ class Circuit:
     def __init__(self) -> None:
         self._cause: Exception | None = None
         self._shed = 0
-        # A dict keeps the order of offers, so that tickets are shed in the order they came.
-        self._bound: dict[Ticket, None] = {}
+        # In the order of offers, so that work is shed in the order it came. Written by bind and unbind alone.
+        self._bound: dict[Hashable, Sheds] = {}
 
     @property
     def is_open(self) -> bool:
@@ -48,21 +63,18 @@ class Circuit:
 
         Before it returns, every queued ticket bound to it has left its lane, tickets that wait for room included, and
         its caller has been given ``ProviderCircuitOpen``. Dispatched tickets go on; one that sleeps between attempts
-        settles with its last error.
+        settles with its last error. It may be called from anywhere in the run, a recorder or a lane's own hook
+        included: it looks at a copy, and asks each lane whether the work is still there.
         """
         if self._cause is not None:
             return
         self._cause = error
-        lanes: dict[Lane[object], None] = {}
-        for ticket in tuple(self._bound):
-            if ticket.state == "queued":
-                assert ticket.lane is not None
-                lanes[ticket.lane] = None
+        lanes: dict[int, Sheds] = {}
+        for work, lane in tuple(self._bound.items()):
+            if lane.shed(work, self.refusal()):
                 self._shed += 1
-                ticket.lane.shed(ticket, self.refusal())
-            elif ticket.pause is not None:
-                ticket.pause.cancel()
-        for lane in lanes:
+                lanes[id(lane)] = lane
+        for lane in lanes.values():
             lane.rouse()  # a shed head may have held back what fits now
 
     def refusal(self) -> ProviderCircuitOpen:
@@ -71,15 +83,10 @@ class Circuit:
         error.__cause__ = self._cause
         return error
 
-    def release(self) -> None:
-        """The run has ended: calls of it that are still out belong to the engine, and call no hook of the run."""
-        for ticket in self._bound:
-            ticket.on_provider_timeout = None
+    def bind(self, work: Hashable, lane: Sheds) -> None:
+        """The lane's: ``work`` has been offered to it."""
+        self._bound[work] = lane
 
-    def bind(self, ticket: Ticket) -> None:
-        """The lane's: ``ticket`` has been offered."""
-        self._bound[ticket] = None
-
-    def unbind(self, ticket: Ticket) -> None:
-        """The lane's: ``ticket`` has been settled."""
-        del self._bound[ticket]
+    def unbind(self, work: Hashable) -> None:
+        """The lane's: ``work`` has been settled."""
+        self._bound.pop(work, None)

@@ -1,202 +1,104 @@
-"""Who is next. A pure index of waiting tickets: ``choose`` peeks, ``commit`` spends.
+"""What an order of a lane must do. Pure.
 
-Within a class (and, for batch, a tenant) tickets are served in the order they came. Between classes: interactive, then
-batch, then probe, but for three bounds.
-
-- The batch class has one *head*, chosen by deficit round robin between tenants; it stays head until it is dispatched
-  or withdrawn. At most ``max_overtakes`` interactive tickets are dispatched before it, and none once it has been head
-  for ``max_age`` seconds.
-- Age alone lets batch work pass a person once. Where a service takes longer than ``max_age`` every head is old when its
-  turn comes, and a person would otherwise wait for the whole backlog; ``max_overtakes`` still bounds what a head sees.
-- A head that only other batch work holds back (the ceiling) blocks nobody, and nobody who passes it then has overtaken
-  it: the room was not for it.
-- A probe is passed by at most ``max_passes`` batch dispatches; then it is next. It is next, too, when it has been first
-  in its class for ``max_age``, and it may use what room a held head cannot; but of these no second one passes the same
-  head. Else probes that never cease would keep a head, and the people that it holds back, waiting for ever.
-
-If the chosen ticket does not fit, nothing is chosen: nobody overtakes it, however small.
-
-Bounds are spent in ``commit``, never in ``choose``: a peek that leads to no dispatch costs nothing. A successor of a
-withdrawn head starts with bounds of its own. Every operation is O(1): queues are ordered dicts (a plain dict's first
-key costs O(n) after many deletions at its front), and a turn of the round robin gives any tenant enough for its next
-ticket, since a turn is worth the largest weight seen.
+An order is the one part of a lane that others may write: first come first served, strict priority, a policy of their
+own. The lane asks it who is next, and tells it what became of whom. ``fair_order`` is ours.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
+import abc
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
+import attrs
+
 from embedkit.admission.room import Room
-from embedkit.admission.waiting import Waiting
+from embedkit.admission.waiting import Priority, Waiting
+
+
+@attrs.frozen
+class Account:
+    """A flow's account, as it is shown.
+
+    Attributes:
+        flow: The class, or the tenant.
+        account: Seconds of engine time charged, divided by ``share``; only differences mean anything.
+        share: Relative to the other flows of its level.
+        offset: Added to the account when classes are compared; 0 for tenants.
+        queued: Tickets of it that wait.
+    """
+
+    flow: str | None
+    account: float
+    share: float
+    offset: float
+    queued: int
+
 
 T = TypeVar("T", bound=Waiting)
 
-Queue = OrderedDict[T, None]
 
+class Order(abc.ABC, Generic[T]):
+    """Who is next: the index of one lane's waiting tickets.
 
-def _first(queue: Queue[T]) -> T | None:
-    return next(iter(queue), None)
-
-
-class _Tenant(Generic[T]):
-    """One tenant's batch tickets, and what the round robin owes it."""
-
-    __slots__ = ("deficit", "queue")
-
-    def __init__(self) -> None:
-        self.queue: Queue[T] = OrderedDict()
-        self.deficit = 0
-
-
-class Order(Generic[T]):
-    """The index of one lane's waiting tickets.
-
-    Args:
-        max_overtakes: Interactive dispatches that one batch head may see before its own.
-        max_age: Seconds after which a head sees none.
-        max_passes: Batch dispatches that the first probe may see before its own.
+    Five methods, and what a collection has. None of them may block or call back into the lane. What they raise is a
+    defect of the lane itself, not of a ticket: the lane ends.
     """
 
-    def __init__(self, *, max_overtakes: int = 1, max_age: float = 30.0, max_passes: int = 4) -> None:
-        self.max_overtakes = max_overtakes
-        self.max_age = max_age
-        self.max_passes = max_passes
-        self.overtakes_spent = 0
-        # With what each came after: how many batch and probe tickets had been dispatched when it was added.
-        self._interactive: OrderedDict[T, int] = OrderedDict()
-        self._patient_dispatches = 0
-        self._probes: Queue[T] = OrderedDict()
-        self._tenants: OrderedDict[str | None, _Tenant[T]] = OrderedDict()
-        # Whose turn of the round robin it is. A turn begins, and is paid for, when a tenant becomes first in the ring,
-        # however it does: one that only moved up because another ran out of tickets must not be sent to the end unpaid.
-        self._turn: _Tenant[T] | None = None
-        self._quantum = 1
-        self._head: T | None = None
-        self._head_since = 0.0
-        self._overtaken = 0
-        self._probes_before_head = 0
-        self._probe_since = 0.0
-        self._passed = 0
-        self._size = 0
-
+    @abc.abstractmethod
     def __len__(self) -> int:
-        return self._size
+        """How many wait."""
 
+    @abc.abstractmethod
     def __iter__(self) -> Iterator[T]:
-        yield from self._interactive
-        for tenant in self._tenants.values():
-            yield from tenant.queue
-        yield from self._probes
+        """All that wait."""
 
-    @property
-    def head(self) -> T | None:
-        """The batch ticket whose turn it is."""
-        return self._head
+    @abc.abstractmethod
+    def add(self, ticket: T) -> None:
+        """``ticket`` waits from now on."""
 
-    def add(self, ticket: T, now: float) -> None:
-        """``ticket`` waits from now on, last in its class (and tenant)."""
-        self._size += 1
-        if ticket.priority == "interactive":
-            self._interactive[ticket] = self._patient_dispatches
-        elif ticket.priority == "probe":
-            self._probes[ticket] = None
-            if len(self._probes) == 1:
-                self._new_first_probe(now)
-        else:
-            self._quantum = max(self._quantum, ticket.weight)
-            self._tenants.setdefault(ticket.tenant, _Tenant()).queue[ticket] = None
-            if self._head is None:
-                self._new_head(now)
+    @abc.abstractmethod
+    def remove(self, ticket: T) -> None:
+        """``ticket`` left without being dispatched."""
 
-    def remove(self, ticket: T, now: float) -> None:
-        """``ticket`` left without being dispatched. Those behind it keep their places; its bounds go with it."""
-        self._size -= 1
-        if ticket.priority == "interactive":
-            del self._interactive[ticket]
-        elif ticket.priority == "probe":
-            was_first = _first(self._probes) is ticket
-            del self._probes[ticket]
-            if was_first:
-                self._new_first_probe(now)
-        else:
-            self._remove_batch(ticket)
-            if ticket is self._head:
-                self._new_head(now)
+    @abc.abstractmethod
+    def choose(self, room: Room) -> T | None:
+        """The ticket to dispatch next, or ``None`` if there is none or the one whose turn it is does not fit.
 
-    def choose(self, now: float, room: Room) -> T | None:
-        """The ticket to dispatch next, or ``None`` if there is none or the one whose turn it is does not fit."""
-        if not self._size:
-            return None
-        chosen = self._whose_turn(now, room)
-        return chosen if chosen is not None and room.fits(chosen) else None
+        A look costs nothing: it may be asked any number of times before ``commit``.
+        """
 
-    def commit(self, ticket: T, now: float, room: Room) -> None:
-        """``ticket`` is dispatched: spend its bounds. ``room`` is as it was when it was chosen."""
-        head = self._head
-        if ticket.priority == "interactive" and head is not None and not room.held_by_ceiling(head):
-            self._overtaken += 1
-            self.overtakes_spent += 1
-        elif ticket.priority == "batch":
-            self._tenants[ticket.tenant].deficit -= ticket.weight
-            self._passed += 1
-        elif ticket.priority == "probe":
-            self._probes_before_head += 1
-        if ticket.priority != "interactive":
-            self._patient_dispatches += 1
-        self.remove(ticket, now)
+    @abc.abstractmethod
+    def commit(self, ticket: T) -> None:
+        """``ticket``, just chosen, is dispatched."""
 
-    def _whose_turn(self, now: float, room: Room) -> T | None:
-        person, came_after = next(iter(self._interactive.items()), (None, 0))
-        if self._head is None and not self._probes:
-            return person
-        may_insist_by_age = came_after == self._patient_dispatches
-        patient, insists = self._patient_turn(now, room, may_insist_by_age)
-        if patient is None or person is None:
-            return patient if person is None else person
-        return patient if insists and not room.held_by_ceiling(patient) else person
+    @abc.abstractmethod
+    def settle(self, ticket: T, seconds: float, *, is_sample: bool) -> None:
+        """``ticket``, committed before, has settled.
 
-    def _patient_turn(self, now: float, room: Room, by_age: bool) -> tuple[T | None, bool]:
-        """Of batch and probes, whose turn it is, and whether its bound lets no person pass it any more."""
-        head, probe = self._head, _first(self._probes)
-        held = head is None or room.held_by_ceiling(head)
-        old = now - self._head_since >= self.max_age
-        insists = self._overtaken >= self.max_overtakes or (old and by_age)
-        if probe is not None:
-            probe_old = now - self._probe_since >= self.max_age
-            may_pass_head = head is None or not self._probes_before_head
-            if self._passed >= self.max_passes or (may_pass_head and (held or probe_old)):
-                # The head's bound holds while a probe has its turn: a person who passed the probe would pass the head.
-                bound = self._passed >= self.max_passes or (probe_old and by_age)
-                return probe, bound or (insists and not held)
-        return head, insists
+        Args:
+            ticket: Which.
+            seconds: From its dispatch to its settlement.
+            is_sample: Whether that says how long such work takes; a call that was cut off does not.
+        """
 
-    def _new_first_probe(self, now: float) -> None:
-        self._probe_since = now
-        self._passed = 0
+    def queued(self, priority: Priority, tenant: str | None) -> int:
+        """How many of a tenant's tickets wait in a class."""
+        return self.census().get((priority, tenant), 0)
 
-    def _new_head(self, now: float) -> None:
-        """Deficit round robin: the first tenant of the ring serves while it can pay, then goes to the ring's end."""
-        self._overtaken = 0
-        self._probes_before_head = 0
-        self._head_since = now
-        self._head = None
-        while self._tenants:
-            name, tenant = next(iter(self._tenants.items()))
-            if tenant is not self._turn:
-                self._turn = tenant
-                tenant.deficit += self._quantum
-            ticket = _first(tenant.queue)
-            assert ticket is not None
-            if tenant.deficit >= ticket.weight:
-                self._head = ticket
-                return
-            self._tenants.move_to_end(name)
-            self._turn = None
+    def census(self) -> Mapping[tuple[Priority, str | None], int]:
+        """How many wait, by class and tenant."""
+        return Counter((ticket.priority, ticket.tenant) for ticket in self)
 
-    def _remove_batch(self, ticket: T) -> None:
-        tenant = self._tenants[ticket.tenant]
-        del tenant.queue[ticket]
-        if not tenant.queue:
-            del self._tenants[ticket.tenant]  # what it was owed goes with it: credit is for those who wait
+    def oldest(self) -> float | None:
+        """When the ticket that has waited longest was offered; ``None`` if none waits."""
+        return min((ticket.offered_at for ticket in self), default=None)
+
+    def accounts(self) -> Sequence[Account]:
+        """Each class's account, where the order keeps one; the class that is next is first."""
+        return ()
+
+    def furthest_behind(self, count: int) -> Sequence[Account]:
+        """The tenants that have been served least among those that wait, where the order keeps accounts."""
+        return ()

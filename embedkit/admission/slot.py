@@ -8,6 +8,7 @@ slot keeps no timer.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -15,6 +16,8 @@ from typing import Any, TypeVar
 
 import outcome
 import trio
+
+logger = logging.getLogger("embedkit.admission")
 
 C = TypeVar("C")
 
@@ -49,8 +52,8 @@ class Slot:
             deadline: Instant at which it is cut.
 
         Returns:
-            What it returned or raised; ``None`` if it was cut. An answer counts though the deadline passed in the
-            same step.
+            What it returned or raised; ``None`` if it was cut, whatever it raised then. An answer counts though the
+            deadline passed in the same step.
 
         Cancellation:
             The attempt was cut off by the engine's own end.
@@ -67,16 +70,21 @@ class Slot:
             self._is_out = False
             try:
                 was_cut = self._close(error)
-            except Exception as beside:  # the call had a nursery of its own, and more than Cancelled came out of it
-                return outcome.Error(beside)
+            except Exception as beside:
+                # Cut, and the call's own nursery had more to say than Cancelled: its transport failed as it closed.
+                logger.warning("a call that was cut off raised %s while it ended", type(beside).__name__)
+                return None
             if was_cut:
                 return None
             raise
         self._is_out = False
         # An infinite deadline never passes. Asking about another may itself cancel the scope, if it has just passed:
-        # then it is used up, and the answer stands.
+        # then it is used up, and an answer stands. A failure does not: it came of the cut, or later than the limit.
         if self._was_cut or (deadline != math.inf and self._scope.cancel_called):
             self._close(None)
+            if type(result) is outcome.Error:
+                logger.info("a call that was cut off raised %s while it ended", type(result.error).__name__)
+                return None
         return result
 
     def cut(self) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
+
+from embedkit.admission.order import Account
 
 # What a lane counts; the other two it can see.
 COUNTED = ("offered", "succeeded", "failed", "withdrawn", "shed", "aborted", "unsettled")
@@ -46,8 +48,11 @@ class LaneStatistics:
         queued: Waiting tickets by class, those that wait for room included.
         queued_by_tenant: Waiting tickets by tenant.
         longest_wait: Seconds that the longest waiting ticket has waited.
-        overtakes_spent: Interactive tickets dispatched before a batch head that would have fitted.
+        accounts: Law 4: each class's account of engine time; the class that is next is first.
+        furthest_behind: Law 4: of the tenants that wait, those that have been served least, of each class.
+        held_for: Seconds for which the engine still wants to be left alone.
         slots: Slots that are open.
+        ledger_failures: What the ledger raised so far; the work went on.
         totals: Law 6.
     """
 
@@ -58,6 +63,9 @@ class LaneStatistics:
     queued: Mapping[str, int]
     queued_by_tenant: Mapping[str | None, int]
     longest_wait: float
-    overtakes_spent: int
+    accounts: Sequence[Account]
+    furthest_behind: Sequence[Account]
+    held_for: float
     slots: int
+    ledger_failures: int
     totals: Totals

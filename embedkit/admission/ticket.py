@@ -1,35 +1,33 @@
-"""A ticket: one piece of work waiting for, or using, an engine. It is a cancel scope with a place in a lane.
+"""A ticket: one piece of work for an engine, as its maker describes it. It is a cancel scope with a place in a lane.
 
 The caller waits inside ``ticket.scope``. Whatever cancels that wait runs the lane's abort function, which takes the
-ticket out in the same synchronous step; nothing has to notice later. A ticket's state is its own: trio's flags only
-trigger changes of it, since merely reading ``scope.cancel_called`` can cancel a scope whose deadline has passed.
+ticket out in the same synchronous step; nothing has to notice later. What the ticket passes through is a ``Passage``,
+which the lane keeps to itself: here stands only what the maker put in, and what a caller may want to read.
+
+A ticket is checked when it is made, and does not change afterwards: what a lane counts must be what it counted.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
+from embedkit.admission.waiting import CLASSES, Priority
 from embedkit.clocks import ZERO, Clocks
 
 if TYPE_CHECKING:
-    from embedkit.activity.rows import TicketRow
     from embedkit.admission.circuit import Circuit
-    from embedkit.admission.lane import Lane
-    from embedkit.admission.slot import Slot
-    from embedkit.errors import EmbedkitError
 
-Priority = Literal["interactive", "batch", "probe"]
-# Where a ticket is. It moves along this list, may skip ``in-flight``, and never moves back.
-State = Literal["new", "queued", "in-flight", "settled"]
+_KNOWN: frozenset[object] = frozenset(CLASSES)
 TimeoutHook = Callable[[Exception], object]
 
 
-@attrs.frozen
+# Frozen by its setters and not by its making, which would cost twice as much.
+@attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
 class Ids:
     """What the ledger should know of a ticket, and nothing decides by: names, never texts, vectors or keys."""
 
@@ -39,34 +37,35 @@ class Ids:
     run: str | None = None
 
 
-def _positive(_: object, field: attrs.Attribute[Any], value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{field.name} must be a positive whole number, not {value!r}")
+NO_IDS = Ids()
 
 
-# The lane writes to its fields a dozen times a call: they are checked once, when it is made.
-@attrs.define(eq=False, on_setattr=attrs.setters.NO_OP)
+@attrs.define(eq=False, on_setattr=attrs.setters.frozen)
 class Ticket:
-    """One piece of work for an engine.
+    """One piece of work for an engine. Offered once.
 
     Attributes:
         priority: ``interactive`` (somebody waits), ``batch``, or ``probe``.
         weight: How many of the lane's units the work takes while it is in flight.
         inputs: How many texts it carries, for the ledger.
-        tenant: Whose it is; batch work is shared fairly between tenants.
+        tenant: Whose it is; the engine's time is shared fairly between the tenants of a class.
         timeout: Seconds one attempt may take, from dispatch to the last byte. ``None``: no limit.
         limit_name: Which setting gave ``timeout``, for the error that says so.
         deadline_at: Instant (``trio.current_time()``) by which the caller wants an answer, queue and retries included.
         circuit: The run's circuit; when it trips while the ticket is queued, the ticket is shed.
         on_provider_timeout: Called once, synchronously, if the ticket's final failure is a provider timeout.
         ids: What the ledger should know.
-        scope: The caller waits inside it. Cancelling it withdraws the ticket.
-        clocks: The three times, once the ticket is settled.
-        attempts: Provider calls made so far.
+        scope: The caller waits inside it. Cancelling it withdraws the ticket; a deadline of its own counts as
+            ``deadline_at`` does.
+        clocks: The three times, once the ticket is settled. Written by its lane.
+        attempts: Provider calls made so far. Written by its lane.
+
+    Raises:
+        ValueError: A value that no lane could use.
     """
 
     priority: Priority = "interactive"
-    weight: int = attrs.field(default=1, validator=_positive)
+    weight: int = 1
     inputs: int = 1
     tenant: str | None = None
     timeout: float | None = None
@@ -74,47 +73,53 @@ class Ticket:
     deadline_at: float = math.inf
     circuit: Circuit | None = None
     on_provider_timeout: TimeoutHook | None = None
-    ids: Ids = Ids()
+    ids: Ids = NO_IDS
 
     scope: trio.CancelScope = attrs.field(
         init=False,
         repr=False,
-        default=attrs.Factory(lambda self: trio.CancelScope(deadline=self.deadline_at), takes_self=True),
+        default=attrs.Factory(lambda self: _scope_until(self.deadline_at), takes_self=True),
     )
-    clocks: Clocks = attrs.field(init=False, default=ZERO)
-    attempts: int = attrs.field(init=False, default=0)
+    clocks: Clocks = attrs.field(init=False, default=ZERO, on_setattr=attrs.setters.NO_OP)
+    attempts: int = attrs.field(init=False, default=0, on_setattr=attrs.setters.NO_OP)
 
-    # The lane's, from here on.
-    state: State = attrs.field(init=False, default="new")
-    lane: Lane[Any] | None = attrs.field(init=False, repr=False, default=None)
-    call: Callable[[Any], Any] | None = attrs.field(init=False, repr=False, default=None)
-    # The parked caller; None once it has left (detached) or has been given its outcome.
-    caller: trio.lowlevel.Task | None = attrs.field(init=False, repr=False, default=None)
-    # Why the caller left, where its ticket's own scope made it leave.
-    parting: EmbedkitError | None = attrs.field(init=False, repr=False, default=None)
-    row: TicketRow | None = attrs.field(init=False, repr=False, default=None)
-    offered_at: float = attrs.field(init=False, default=0.0)
-    dispatched_at: float = attrs.field(init=False, default=0.0)
-    retry_wait: float = attrs.field(init=False, default=0.0)
-    # Whether its call was told to end: the caller has left, and the lane's kind closes the transport then.
-    aborted: bool = attrs.field(init=False, default=False)
-    slot: Slot | None = attrs.field(init=False, repr=False, default=None)
-    # Around a sleep between attempts, while there is one.
-    pause: trio.CancelScope | None = attrs.field(init=False, repr=False, default=None)
-    paused_at: float | None = attrs.field(init=False, default=None)
+    def __attrs_post_init__(self) -> None:
+        # One look at all of it: a validator for each field costs a call through a lane a fortieth.
+        try:
+            is_fine = (
+                self.priority in _KNOWN
+                and type(self.weight) is int
+                and self.weight > 0
+                and (self.tenant is None or isinstance(self.tenant, str))  # type: ignore[redundant-expr]
+                and (self.timeout is None or self.timeout > 0)
+                and not math.isnan(self.deadline_at)
+            )
+        except TypeError:
+            is_fine = False
+        if not is_fine:
+            _refuse(self)
 
-    def abort_call(self) -> None:
-        """End the call that is out: close its transport, or end the sleep before its next attempt."""
-        assert self.slot is not None
-        self.aborted = True
-        if self.pause is not None:
-            self.pause.cancel()
-        else:
-            self.slot.cut()
 
-    def measure(self, now: float) -> Clocks:
-        """The three times of a ticket that ends at ``now``: each second is in exactly one of them."""
-        if self.state == "in-flight":
-            retry_wait = self.retry_wait + (0.0 if self.paused_at is None else now - self.paused_at)
-            return Clocks(self.dispatched_at - self.offered_at, now - self.dispatched_at - retry_wait, retry_wait)
-        return Clocks(now - self.offered_at, 0.0, 0.0)
+def _scope_until(deadline_at: float) -> trio.CancelScope:
+    try:
+        return trio.CancelScope(deadline=deadline_at)
+    except (TypeError, ValueError):
+        return trio.CancelScope()  # no instant: the ticket is about to be refused, in words of its own
+
+
+def _refuse(ticket: Ticket) -> None:
+    """Say which of a ticket's values no lane could use."""
+    weight, tenant = ticket.weight, ticket.tenant
+    faults = (
+        ("priority", ticket.priority not in CLASSES, f"one of {', '.join(CLASSES)}"),
+        ("weight", type(weight) is not int or weight < 1, "a positive whole number"),
+        ("tenant", tenant is not None and not isinstance(tenant, str), "a string, or None"),
+        ("timeout", ticket.timeout is not None and not _is_seconds(ticket.timeout), "a positive number of seconds"),
+        ("deadline_at", True, "an instant of trio's clock"),
+    )
+    name, wanted = next((name, wanted) for name, is_fault, wanted in faults if is_fault)
+    raise ValueError(f"a ticket's {name} must be {wanted}, not {getattr(ticket, name)!r}")
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and value > 0

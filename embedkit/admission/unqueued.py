@@ -10,19 +10,22 @@ A call runs in its caller's task. Each has a connection of its own, and a few id
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Generic, Literal, TypeVar
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Generic, TypeVar
 
 import outcome
 import trio
 
-from embedkit.activity.ledger import Ledger
-from embedkit.admission.attempts import Retry, make_attempts
-from embedkit.admission.bookkeeping import close_row, open_row
+from embedkit.activity.recorder import Recorder
+from embedkit.admission.attempts import make_attempts
+from embedkit.admission.hold import Hold
+from embedkit.admission.passage import Passage, Register
+from embedkit.admission.policy import Retry
 from embedkit.admission.slot import Result, Slot
+from embedkit.admission.slots import coded
 from embedkit.admission.ticket import Ticket
-from embedkit.errors import DeadlineExceeded, EmbedkitError, LaneClosed, TicketWithdrawn, UsageError
+from embedkit.errors import LaneClosed, UsageError
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -49,7 +52,7 @@ class Unqueued(Generic[C]):
         name: str,
         *,
         connect: Callable[[], AbstractAsyncContextManager[C]],
-        ledger: Ledger,
+        ledger: Recorder,
         retry: Retry,
         model: str = "unknown",
         max_inputs: int | None = None,
@@ -58,7 +61,7 @@ class Unqueued(Generic[C]):
         self.model = model
         self.max_inputs = max_inputs
         self._connect = connect
-        self._ledger = ledger
+        self._register = Register(ledger, lane=name, provider=name, model=model, disposition="not-applicable")
         self._retry = retry
         self._idle: list[tuple[C, AsyncExitStack]] = []
         self._closed = False
@@ -76,24 +79,30 @@ class Unqueued(Generic[C]):
             DeadlineExceeded: The ticket's deadline passed first.
             TicketWithdrawn: Somebody cancelled ``ticket.scope``.
             LaneClosed: The engine is closed.
+            UsageError: The ticket was offered before, or its scope was entered elsewhere.
 
         Cancellation:
             The transport is closed, and the row says ``aborted``: nothing is known of what the provider goes on doing.
         """
-        self._begin(ticket)
+        if ticket.scope.is_relative is None:
+            raise UsageError("this ticket was offered before, or its scope was entered; make a new one for each call")
+        if self._closed:
+            raise LaneClosed(f"provider {self.name}: the engine is closed")
+        passage = Passage(self._register, ticket, call)
         result: Result | None = None
         try:
             with ticket.scope:
-                result = await self._attempts(call, ticket)
+                result = await self._attempts(passage)
         except BaseException:
-            self._end(ticket, "aborted", None)
+            passage.settle("aborted", None, trio.current_time())
             raise
+        now = trio.current_time()
         if result is None:
-            error = _parting(self.name, ticket)
-            self._end(ticket, "aborted", error)
+            error = passage.leave(self.name, now)
+            passage.settle("aborted", error, now)
             raise error
         failure = result.error if type(result) is outcome.Error else None
-        self._end(ticket, "succeeded" if failure is None else "failed", failure)
+        passage.settle("succeeded" if failure is None else "failed", failure, now)
         value: R = result.unwrap()
         return value
 
@@ -113,56 +122,35 @@ class Unqueued(Generic[C]):
                 _, stack = self._idle.pop()
                 idle.push_async_exit(stack)
 
-    async def _attempts(self, call: Callable[[C], Awaitable[R]], ticket: Ticket) -> Result | None:
+    async def _attempts(self, passage: Passage) -> Result | None:
+        now = trio.current_time()
+        # Its caller makes the call itself, and so is there for as long as the call is.
+        passage.caller = trio.lowlevel.current_task()
+        passage.open(now)
+        slot = Slot()
+        passage.dispatch(slot, now)
         await trio.lowlevel.checkpoint_if_cancelled()
-        async with self._connection() as connection:
-            with Slot() as slot:
-                ticket.slot = slot
-                ticket.call = call
-                # A hint binds the ticket that was told: there is no lane to hold back.
-                return await make_attempts(ticket, connection, self._retry, self._ledger, lambda _: None)
-
-    @asynccontextmanager
-    async def _connection(self) -> AsyncGenerator[C]:
-        if self._idle:
-            connection, stack = self._idle.pop()
-        else:
-            stack = AsyncExitStack()
-            connection = await stack.enter_async_context(self._connect())
+        try:
+            connection, stack = await self._connected()
+        except Exception as error:
+            return outcome.Error(coded(error))
         async with stack:
-            yield connection
+            with slot:
+                # A hint binds the ticket that was told: there is no lane to hold back.
+                result = await make_attempts(passage, connection, self._retry, Hold())
             if not self._closed and len(self._idle) < _KEPT:
                 self._idle.append((connection, stack.pop_all()))
+        return result
 
-    def _begin(self, ticket: Ticket) -> None:
-        if ticket.state != "new":
-            raise UsageError("this ticket was offered before; make a new one for each call")
-        if self._closed:
-            raise LaneClosed(f"provider {self.name}: the engine is closed")
-        now = trio.current_time()
-        ticket.dispatched_at = now
-        ticket.caller = trio.lowlevel.current_task()
-        ticket.state = "in-flight"
-        open_row(
-            self._ledger,
-            ticket,
-            now,
-            lane=self.name,
-            provider=self.name,
-            model=self.model,
-            disposition="not-applicable",
-        )
-        assert ticket.row is not None
-        self._ledger.dispatched(ticket.row, now)
+    async def _connected(self) -> tuple[C, AsyncExitStack]:
+        """A connection, and what closes it.
 
-    def _end(
-        self, ticket: Ticket, word: Literal["succeeded", "failed", "aborted"], error: BaseException | None
-    ) -> None:
-        close_row(self._ledger, ticket, word, error, trio.current_time())
-        ticket.caller = None
-
-
-def _parting(name: str, ticket: Ticket) -> EmbedkitError:
-    if ticket.deadline_at <= trio.current_time():
-        return DeadlineExceeded(f"provider {name}: the deadline passed while the call was out")
-    return TicketWithdrawn(f"provider {name}: the ticket was cancelled while its call was out")
+        Cancellation:
+            None was opened.
+        """
+        if self._idle:
+            return self._idle.pop()
+        async with AsyncExitStack() as stack:
+            connection = await stack.enter_async_context(self._connect())
+            return connection, stack.pop_all()
+        raise AssertionError("a connection's manager swallowed an exception as it opened")

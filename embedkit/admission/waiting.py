@@ -1,16 +1,19 @@
-"""What the pure rooms need to know of a ticket."""
+"""What the pure files need to know of a ticket. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Literal, Protocol
 
+Priority = Literal["interactive", "batch", "probe"]
+CLASSES: tuple[Priority, ...] = ("interactive", "batch", "probe")
+
 
 class Waiting(Hashable, Protocol):
     """A waiting ticket as ``order`` and ``room`` see it; identity is what counts."""
 
     @property
-    def priority(self) -> Literal["interactive", "batch", "probe"]:
+    def priority(self) -> Priority:
         """Its class."""
         ...
 

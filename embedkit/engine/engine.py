@@ -15,8 +15,9 @@ import trio
 
 from embedkit.activity.ledger import Ledger
 from embedkit.admission.circuit import Circuit
-from embedkit.admission.ticket import Ids, Priority, Ticket, TimeoutHook
+from embedkit.admission.ticket import Ids, Ticket, TimeoutHook
 from embedkit.admission.unqueued import Unqueued
+from embedkit.admission.waiting import Priority
 from embedkit.clocks import ZERO, Clocks
 from embedkit.engine.routes import Routes
 from embedkit.errors import QueueWaitExceeded, SpaceMismatch, UsageError

@@ -235,18 +235,23 @@ class ProbeBroker:
             ids=Ids(stage="probe"),
         )
         answer: Answer | None = None
+        called_at: float | None = None
+
+        def note_call() -> None:
+            nonlocal called_at
+            called_at = trio.current_time() if called_at is None else called_at
+
         try:
-            answer = await ask(watched.target, ticket, dimension)
+            answer = await ask(watched.target, ticket, dimension, note_call)
         finally:
-            await self._land(watched, ticket, answer)
+            await self._land(watched, called_at, answer)
         known = self._find_alone(watched)
         # Where the probe came to nothing, real work may have told meanwhile.
         return answer.finding() if answer.learned or known.word == "unknown" else known
 
-    async def _land(self, watched: Watched, ticket: Ticket, answer: Answer | None) -> None:
+    async def _land(self, watched: Watched, called_at: float | None, answer: Answer | None) -> None:
         """Enter the call and its answer; ``None``: it was cut off, and nothing was learned."""
         now = trio.current_time()
-        called_at = ticket.dispatched_at if ticket.attempts else None
         outcome = (answer.reason,) if answer is not None and answer.learned else None
         if called_at is not None:
             watched.calls.append(called_at)

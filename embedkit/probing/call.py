@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
-from embedkit.errors import AdmissionError, ProviderError, ResponseInvalid
+from embedkit.errors import AdmissionError, ProviderError, ResponseInvalid, durable_code
 from embedkit.probing.rules import Finding
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from embedkit.admission.unqueued import Unqueued
 
     Vectors = Any  # (1, dimension) float32: numpy is not imported for its name
+
+logger = logging.getLogger("embedkit.probing")
 
 C = TypeVar("C")
 
@@ -61,14 +64,27 @@ class Answer:
         return Finding("healthy" if self.reason is None else "degraded", self.reason, 0.0)
 
 
-async def ask(target: Target[C], ticket: Ticket, dimension: int | None) -> Answer:
-    """One call, and what it says. A bug is no answer: it escapes.
+async def ask(
+    target: Target[C], ticket: Ticket, dimension: int | None, on_call: Callable[[], object] = lambda: None
+) -> Answer:
+    """One call, and what it says.
+
+    Args:
+        target: Whom to ask.
+        ticket: Of class ``probe``.
+        dimension: What its vector must have, if that is known.
+        on_call: Told when a call begins.
+
+    Returns:
+        Whatever the provider raises is an answer: it cannot answer now. One that raises what is no error of embedkit's
+        is a provider with a defect, and no reason to end the engine that it is asked in.
 
     Cancellation:
         As ``Lane.run``.
     """
 
     async def call(connection: C) -> None:
+        on_call()
         _check(await target.call(connection), dimension)
 
     try:
@@ -78,6 +94,9 @@ async def ask(target: Target[C], ticket: Ticket, dimension: int | None) -> Answe
     except AdmissionError as error:
         # A deadline that passed during the call too: the call has its own limit, so it was the queue that ate it.
         return Answer(False, error.durable_code)
+    except Exception as error:
+        logger.warning("a probe of provider %s raised %s", target.provider, type(error).__name__)
+        return Answer(True, durable_code(ProviderError.code))
     return Answer(True)
 
 

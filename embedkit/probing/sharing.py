@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from embedkit.probing.work import News
     from embedkit.settings import ProbeSettings
 
-logger = logging.getLogger("embedkit.admission")
+logger = logging.getLogger("embedkit.probing")
 
 T = TypeVar("T")
 

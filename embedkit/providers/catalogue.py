@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from embedkit.admission.attempts import NoRetry, Retry
 from embedkit.admission.budget_lane import BudgetLane
 from embedkit.admission.capacity_lane import CapacityLane
 from embedkit.admission.lane import Lane
+from embedkit.admission.policy import NoRetry, Retry
 from embedkit.errors import UsageError
 from embedkit.providers.local import LocalProvider
 

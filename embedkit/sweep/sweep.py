@@ -58,6 +58,7 @@ class Sweep:
         self._on_provider_timeout = on_provider_timeout
         self._on_progress = on_progress
         self._tripped_by: tuple[str, str] | None = None
+        self._has_ended = False
         self._claimed: int | None = None
         self._claiming = trio.Lock()
         self._mismatch: SpaceMismatch | None = None
@@ -90,6 +91,10 @@ class Sweep:
             raise self._mismatch
         return self.report()
 
+    def end(self) -> None:
+        """The run has ended, though calls of it may still be out."""
+        self._has_ended = True
+
     def report(self) -> SweepReport:
         """How the run stands: final after ``run``, else what has ended so far."""
         order = [(tenant.name, item.name) for tenant in self._tenants for item in tenant.repositories]
@@ -98,7 +103,12 @@ class Sweep:
         return SweepReport(self.id, status, self._trip(), reports)
 
     def on_timeout(self, tenant: str, name: str, error: Exception) -> object:
-        """The notifier's hook for tickets of one repository: trip first, then tell the caller's hook."""
+        """The notifier's hook for tickets of one repository: trip first, then tell the caller's hook.
+
+        Calls that are still out when the run has ended belong to the engine: they call no hook of it.
+        """
+        if self._has_ended:
+            return None
         if not self.circuit.is_open:
             self._tripped_by = (tenant, name)
         self.circuit.trip(error)
@@ -207,4 +217,4 @@ async def open_sweep(
     try:
         yield sweep
     finally:
-        sweep.circuit.release()
+        sweep.end()

@@ -37,8 +37,8 @@ class LaneContract:
         *,
         capacity: int,
         reserve: int,
-        max_overtakes: int,
-        max_age: float,
+        lead: float,
+        batch_share: float,
         max_queued: int,
         retry: Retry,
         ledger: Ledger,
@@ -54,12 +54,12 @@ class LaneContract:
         """A slot is freed by the settlement that the lane's kind declares."""
         self._check(2)
 
-    def test_law_3_notify_then_hand_over(self) -> None:
+    def test_law_3_notify_before_the_next_take(self) -> None:
         """A provider timeout is notified once, before another ticket is taken."""
         self._check(3)
 
-    def test_law_4_bounded_overtaking(self) -> None:
-        """People first, but a batch head is overtaken only so often."""
+    def test_law_4_fair_shares(self) -> None:
+        """Engine time is shared: people first, up to their lead, and nobody starves."""
         self._check(4)
 
     def test_law_5_only_the_final_failure_counts(self) -> None:

@@ -109,8 +109,8 @@ class MakeLane(Protocol):
         *,
         capacity: int,
         reserve: int,
-        max_overtakes: int,
-        max_age: float,
+        lead: float,
+        batch_share: float,
         max_queued: int,
         retry: Retry,
         ledger: Ledger,
@@ -121,9 +121,9 @@ class MakeLane(Protocol):
             nursery: The engine's.
             capacity: Units in flight at once.
             reserve: Units that batch and probe work leave free.
-            max_overtakes: Interactive dispatches that one batch head may see.
-            max_age: Seconds after which it sees none.
-            max_queued: Tickets of a class that may wait inside.
+            lead: Seconds of engine time that people may be ahead of batch work, and batch work of probes.
+            batch_share: The share of batch work; that of people is 1.
+            max_queued: Tickets of one tenant and class that may wait inside.
             retry: Which failures are followed by another attempt.
             ledger: To be told, by lanes that keep one.
         """

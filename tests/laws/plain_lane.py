@@ -24,7 +24,7 @@ from embedkit import (
     Totals,
     notify_provider_timeout,
 )
-from embedkit.admission.attempts import Retry
+from embedkit.admission.policy import Retry
 from embedkit.admission.room import Room
 from embedkit.clocks import attribution
 from embedkit.testing import Settlement

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from embedkit.testing.laws import clocks, conservation, notify, overtaking, retries, settle, withdraw
+from embedkit.testing.laws import clocks, conservation, fair_shares, notify, retries, settle, withdraw
 from embedkit.testing.laws.scenario import Scenario
 
-LAWS = (withdraw.LAW, settle.LAW, notify.LAW, overtaking.LAW, retries.LAW, conservation.LAW, clocks.LAW)
+LAWS = (withdraw.LAW, settle.LAW, notify.LAW, fair_shares.LAW, retries.LAW, conservation.LAW, clocks.LAW)
 
 
 def scenarios_of(*laws: int) -> list[Scenario]:

@@ -16,8 +16,8 @@ Play = Callable[[Stage], Awaitable[None]]
 TITLES = {
     1: "withdraw",
     2: "settle",
-    3: "notify, then hand over",
-    4: "bounded overtaking",
+    3: "notify before the next take",
+    4: "fair shares",
     5: "only the final failure counts",
     6: "conservation",
     7: "honest clocks",
@@ -30,8 +30,8 @@ class Options:
 
     capacity: int = 1
     reserve: int = 0
-    max_overtakes: int = 1
-    max_age: float = 30.0
+    lead: float = 30.0
+    batch_share: float = 1.0
     max_queued: int = 1024
     retry: Retry = attrs.field(factory=NoRetry)
 

@@ -1,0 +1,143 @@
+"""Fair shares of a service among flows: whoever has been served least, for its share, is next. Pure.
+
+Start-time fair queueing (Goyal, Vin and Cheng 1996), with several servers and costs unknown beforehand (SFQ(D): Jin,
+Chase and Kaur 2004). Knows no class, no tenant and no ticket: a flow is whatever competes.
+
+Each flow has an *account*: the service that it has been charged for, divided by its share.
+
+- ``charge`` at the start of a service, with an estimate; ``correct`` at its end, to what it was.
+- Who waits keeps its account, so it is owed what others get meanwhile. Who does not wait is owed nothing: ``wait``
+  raises a flow that comes back to the least account that waits. Where nobody waits there is no contention, and nobody
+  is owed anything: then it is raised to the ``horizon``, the furthest that any account has come.
+- ``rest`` touches no account: a flow that leaves without a service has paid nothing.
+
+Accounts only matter in comparison with others that wait. So a flow with nothing waiting and nothing out, which would be
+raised anyway when it comes back, need not be remembered: ``may_forget`` says which.
+
+``docs/fair-shares.md`` states the bound that follows, and proves it; ``tests/admission/test_fair_share.py`` tests it.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush, heapreplace, nsmallest
+from typing import Generic, TypeVar
+
+
+class Flow:
+    """One that competes.
+
+    Attributes:
+        account: Service charged, divided by ``share``; raised by absence.
+        share: What it is entitled to, relative to the others of its level.
+        is_waiting: Whether something of it waits. Written by ``FairShare`` alone.
+        out: Services charged and not yet corrected.
+    """
+
+    __slots__ = ("_turn", "account", "is_waiting", "out", "share")
+
+    def __init__(self, share: float = 1.0) -> None:
+        self.account = 0.0
+        self.share = share
+        self.is_waiting = False
+        self.out = 0
+        # Names its one valid entry in the heap; a later entry has a higher number. That also settles ties: of equal
+        # accounts the one that was served, or came back, longest ago is first.
+        self._turn = 0
+
+
+F = TypeVar("F", bound=Flow)
+
+
+class FairShare(Generic[F]):
+    """One level of flows that compete with each other. Every operation costs O(log flows), amortized.
+
+    Attributes:
+        horizon: The furthest that any account has come.
+        waiting: How many flows wait.
+    """
+
+    __slots__ = ("_heap", "_turns", "horizon", "waiting")
+
+    def __init__(self) -> None:
+        self.horizon = 0.0
+        self.waiting = 0
+        self._turns = 0
+        # Of the flows that wait, by account. An entry is valid if its number is its flow's; the others are left behind
+        # by moves, and dropped when they come up, or all at once when they outnumber the valid ones.
+        self._heap: list[tuple[float, int, F]] = []
+
+    def wait(self, flow: F) -> None:
+        """Something of ``flow`` waits, for the first time since ``rest``."""
+        floor = self._floor()
+        if flow.account < floor:
+            flow.account = floor
+        flow.is_waiting = True
+        self.waiting += 1
+        self._move(flow)
+
+    def rest(self, flow: F) -> None:
+        """Nothing of ``flow`` waits any more."""
+        flow.is_waiting = False
+        flow._turn = 0
+        self.waiting -= 1
+        if not self.waiting:
+            self._heap.clear()
+
+    def charge(self, flow: F, cost: float) -> None:
+        """A service of ``flow`` starts, and is expected to cost so much."""
+        flow.out += 1
+        flow.account += cost / flow.share
+        if flow.account > self.horizon:
+            self.horizon = flow.account
+        if flow.is_waiting:
+            self._move(flow)
+
+    def correct(self, flow: F, by: float) -> None:
+        """A service of ``flow`` has ended, and cost ``by`` more than it was charged for."""
+        flow.out -= 1
+        flow.account += by / flow.share
+        if flow.account > self.horizon:
+            self.horizon = flow.account
+        if flow.is_waiting:
+            self._move(flow)
+
+    def least(self) -> F | None:
+        """Of the flows that wait, the one with the least account; ``None`` if none does."""
+        heap = self._heap
+        while heap:
+            _, turn, flow = heap[0]
+            if turn == flow._turn:
+                return flow
+            heappop(heap)
+        return None
+
+    def behind(self, count: int) -> list[F]:
+        """The ``count`` waiting flows that have been served least, least first. Costs O(flows)."""
+        return [flow for _, _, flow in nsmallest(count, self._valid())]
+
+    def may_forget(self, flow: F) -> bool:
+        """Whether its account says nothing any more: it would be raised past it, should it come back."""
+        return not flow.is_waiting and not flow.out and flow.account <= self._floor()
+
+    def _floor(self) -> float:
+        """What a flow that comes back is raised to."""
+        least = self.least()
+        return self.horizon if least is None else least.account
+
+    def _move(self, flow: F) -> None:
+        """Put ``flow`` where its account belongs, behind those with the same."""
+        self._turns += 1
+        heap = self._heap
+        entry = (flow.account, self._turns, flow)
+        # Whoever is charged was first, nearly always: then its old entry is replaced, and none is left behind.
+        if heap and heap[0][2] is flow:
+            heapreplace(heap, entry)
+        else:
+            heappush(heap, entry)
+        flow._turn = self._turns
+        if len(heap) > 2 * self.waiting + 8:
+            heap[:] = self._valid()
+            heapify(heap)
+
+    def _valid(self) -> list[tuple[float, int, F]]:
+        return [entry for entry in self._heap if entry[1] == entry[2]._turn]
