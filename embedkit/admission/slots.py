@@ -158,12 +158,12 @@ class Slots(Generic[C]):
         self._retire_surplus()
 
     @trio.lowlevel.enable_ki_protection
-    def close(self, cause: BaseException | None = None) -> None:
+    def close(self, cause: BaseException | None = None, *, why: str = "closed while the ticket was queued") -> None:
         """Take nothing more: shed what is queued, end idle slots. Calls that are out go on."""
         if self.is_closed:
             return
         self.is_closed = True
-        self._closing = LaneClosed(f"lane {self.name} closed while the ticket was queued")
+        self._closing = LaneClosed(f"lane {self.name} {why}")
         # What ended the lane, unless it is Cancelled or an interrupt: those are nobody's cause.
         self._closing.__cause__ = cause if isinstance(cause, Exception) else None
         self._shed_portion()
@@ -352,7 +352,7 @@ class Slots(Generic[C]):
             self._open_slot()
         except RuntimeError as error:  # trio's word for a nursery that has ended: nobody will ever take a ticket
             self._is_guarded = False
-            self.close(error)
+            self.close(error, why="can take nothing: its nursery has ended")
 
     def _open_slot(self) -> None:
         slot = Slot()
