@@ -172,8 +172,6 @@ class Routes:
             ledger=self._ledger,
             reserve=self._settings.reserve_for(name, default=self._reserve),
             max_queued=described.max_queued,
-            max_overtakes=described.max_overtakes,
-            max_age=described.max_age,
             retry=make_retry(described),
             provider=name,
             model=provider.model,
