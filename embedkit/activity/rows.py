@@ -99,7 +99,7 @@ def _text(value: object) -> str | None:
     if type(value) is str:
         return value
     # ``isinstance`` would ask the object, and a subclass may override anything: hence the type, and str's own method.
-    return str.__str__(value) if issubclass(type(value), str) else None  # type: ignore[arg-type]
+    return str.__str__(value) if issubclass(type(value), str) else None
 
 
 def _written_out(value: object) -> str:
@@ -110,7 +110,7 @@ def _written_out(value: object) -> str:
     if type(value) is bool or not issubclass(type(value), int):
         return UNKNOWN
     try:
-        return int.__repr__(value)  # type: ignore[arg-type]
+        return int.__repr__(value)
     except ValueError:  # more digits than Python prints
         return UNKNOWN
 
