@@ -22,7 +22,9 @@ with_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="val
 @pytest.mark.timeout(300)
 def test_a_call_costs_instructions() -> None:
     figures = list(instructions.figures(warm=100, counted=100))
-    assert [(figure.name, figure.bound) for figure in figures if figure.bound] == list(zip(NAMES, [2.2, 3.2]))
+    assert [(figure.name, figure.bound) for figure in figures if figure.bound] == list(
+        zip(NAMES, [2.2, 3.2], strict=True)
+    )
     assert all(1.0 < figure.measured < 10.0 for figure in figures if figure.bound)
     # Of one call, and not with the import in it, which is a thousand million.
     assert all(10_000 < figure.measured < 1_000_000 for figure in figures if not figure.bound)
