@@ -19,7 +19,7 @@ with_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="val
 
 
 @with_valgrind
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(300)  # callgrind is fifty times as slow
 def test_a_call_costs_instructions() -> None:
     figures = list(instructions.figures(warm=100, counted=100))
     assert [(figure.name, figure.bound) for figure in figures if figure.bound] == list(
