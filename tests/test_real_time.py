@@ -151,7 +151,7 @@ def run_pytest(folder: Path, text: str, *options: str) -> tuple[int, dict[str, s
     return done.returncode, outcomes, printed
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(300)  # thirteen standstills
 @pytest.mark.parametrize("workers", ["-n0", "-n2"])
 def test_a_test_that_stands_still_fails_and_the_run_goes_on(tmp_path: Path, workers: str) -> None:
     code, outcomes, printed = run_pytest(tmp_path, file_of_tests(), workers)
@@ -184,7 +184,7 @@ def test_goes_on():
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(120)  # all its alarms
 def test_one_that_hears_no_alarm_costs_its_worker_and_no_other_test(tmp_path: Path) -> None:
     code, outcomes, printed = run_pytest(tmp_path, DEAF, "-n1")
     assert code == 1

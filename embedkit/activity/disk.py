@@ -31,6 +31,7 @@ import trio
 
 from embedkit.activity import tables
 from embedkit.activity.process import Process, this_process
+from embedkit.activity.records import Records, Unstorable, records_of
 from embedkit.activity.rows import TicketRow
 
 if TYPE_CHECKING:
@@ -230,9 +231,9 @@ class LedgerOnDisk:
         for error in refused:
             self._note_refusal(error)
 
-    def _records_of(self, writer: int, row: TicketRow) -> tables.Records | None:
+    def _records_of(self, writer: int, row: TicketRow) -> Records | None:
         try:
-            return tables.records_of(writer, row)
+            return records_of(writer, row)
         except Exception as error:  # Unstorable; or a defect, which is to cost no other row either
             self._note_refusal(error)
             return None
@@ -241,7 +242,7 @@ class LedgerOnDisk:
         self._refused += 1
         if self._refused == 1:
             # Without the text of a foreign error, which may quote the value.
-            reason = str(error) if isinstance(error, tables.Unstorable) else type(error).__name__
+            reason = str(error) if isinstance(error, Unstorable) else type(error).__name__
             logger.warning(
                 "the ledger: a row cannot be stored (%s); it is left out, and further ones are only counted", reason
             )

@@ -37,7 +37,6 @@ from embedkit.activity.rows import (
     code_word,
     http_status,
     name,
-    name_or_none,
     word,
 )
 from embedkit.clocks import ZERO, Clocks
@@ -145,8 +144,8 @@ class Ledger:
             group.provider,
             group.model,
             group.priority,
-            tenant if type(tenant) is str else name_or_none(tenant),
-            run if type(run) is str else name_or_none(run),
+            tenant if tenant is None or type(tenant) is str else name(tenant),
+            run if run is None or type(run) is str else name(run),
             weight,
             inputs,
             group.disposition,
@@ -239,7 +238,9 @@ class Ledger:
         if self._open.get(row.id) is row:
             del self._open[row.id]
         row.settled_at = now
-        row.outcome = outcome = word(outcome, OUTCOMES)
+        if type(outcome) is not str or outcome not in OUTCOMES:
+            outcome = word(outcome, OUTCOMES)
+        row.outcome = outcome
         row.clocks = clocks
         row.detached = detached
         if code is not None or failure_stage is not None or attribution is not None:

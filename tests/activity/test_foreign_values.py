@@ -20,7 +20,7 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embedkit.activity import tables
+from embedkit.activity import records
 from embedkit.activity.disk import LedgerOnDisk, read_report
 from embedkit.activity.ledger import Ledger
 from embedkit.activity.rows import NAME_LIMIT, SETTLED_OUTCOMES, TicketRow, name
@@ -353,13 +353,13 @@ async def test_a_data_error_of_the_file_itself_is_isolated_too(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row that the checks let through, and that SQLite refuses: half of its batch stood before it, half behind."""
-    record = tables.ticket_record
+    record = records.ticket_record
 
-    def careless(writer: int, row: TicketRow) -> tables.Record:
+    def careless(writer: int, row: TicketRow) -> records.Record:
         made = record(writer, row)
         return (*made[:10], object(), *made[11:]) if row.id == 3 else made
 
-    monkeypatch.setattr(tables, "ticket_record", careless)
+    monkeypatch.setattr(records, "ticket_record", careless)
     ledger = Ledger()
     for _ in range(5):
         live(ledger)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from embedkit.activity import tables
 from embedkit.activity.ledger import Ledger
 from embedkit.activity.process import Process, this_process
+from embedkit.activity.records import Records, records_of
 from embedkit.activity.rows import SETTLED_OUTCOMES, TicketRow
 from embedkit.clocks import Clocks
 from embedkit.errors import ProviderTimeout
@@ -40,7 +41,7 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 
 def save(connection: sqlite3.Connection, writer: int, *rows: TicketRow, keep: int = KEEP, now: float = 0.0) -> None:
-    assert tables.write_rows(writer, [tables.records_of(writer, row) for row in rows], keep, now, connection) == []
+    assert tables.write_rows(writer, [records_of(writer, row) for row in rows], keep, now, connection) == []
 
 
 def offer(ledger: Ledger, now: float, stage: str = "query", priority: str = "batch") -> TicketRow:
@@ -214,7 +215,7 @@ def test_old_tickets_go_and_writers_of_which_nothing_is_left(connection: sqlite3
     assert [row[0] for row in connection.execute("SELECT id FROM activity_writers")] == [new, idle]
 
 
-def spoiled(records: tables.Records) -> tables.Records:
+def spoiled(records: Records) -> Records:
     return attrs.evolve(records, ticket=(*records.ticket[:-1], object()))
 
 
@@ -227,7 +228,7 @@ def test_a_row_that_the_file_refuses_costs_itself_alone(good: list[bool]) -> Non
         for is_good in good:
             row = offer(ledger, 0.0)
             ledger.attempt_started(row, 1, 0.0)
-            records = tables.records_of(writer, row)
+            records = records_of(writer, row)
             rows.append(records if is_good else spoiled(records))
         connection.execute("BEGIN")
         refused = tables.write_rows(writer, rows, KEEP, 0.0, connection)
@@ -241,9 +242,7 @@ def test_a_row_that_the_file_refuses_costs_itself_alone(good: list[bool]) -> Non
 def test_an_attempt_that_the_file_refuses_takes_its_ticket_along(connection: sqlite3.Connection) -> None:
     writer = tables.add_writer(HERE, 0.0, connection)
     row = offer(Ledger(), 0.0)
-    records = attrs.evolve(
-        tables.records_of(writer, row), attempts=((writer, row.id, 1, None, None, None, None, None),)
-    )
+    records = attrs.evolve(records_of(writer, row), attempts=((writer, row.id, 1, None, None, None, None, None),))
     (error,) = tables.write_rows(writer, [records], KEEP, 0.0, connection)
     assert isinstance(error, sqlite3.IntegrityError)
     assert outcomes(connection) == []
@@ -254,7 +253,7 @@ def test_a_failure_of_the_file_is_no_fault_of_a_row(connection: sqlite3.Connecti
     connection.execute("DROP TABLE activity_attempts")
     row = offer(Ledger(), 0.0)
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
-        tables.write_rows(writer, [tables.records_of(writer, row)], KEEP, 0.0, connection)
+        tables.write_rows(writer, [records_of(writer, row)], KEEP, 0.0, connection)
 
 
 def test_a_writer_that_is_not_there_writes_nothing(connection: sqlite3.Connection) -> None:
