@@ -7,7 +7,6 @@ relied on. Nothing here tells anybody of an intermediate failure.
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import outcome
 import trio
@@ -40,7 +39,7 @@ async def make_attempts(passage: Passage, connection: object, retry: Retry, hold
         if type(result) is not outcome.Error or not isinstance(result.error, ProviderError):
             return result
         error = result.error
-        away = ask(partial(retry.stay_away, error), "hint")
+        away = ask(retry.stay_away, error)
         if away is not None:
             hold.extend(trio.current_time() + away)
         delay = _delay_before_next(passage, error, retry)
@@ -81,8 +80,7 @@ def _limit(passage: Passage, retry: Retry) -> float:
     """Seconds that an attempt may take: the ticket's limit, or the policy's where that is shorter."""
     ticket = passage.ticket
     own = math.inf if ticket.timeout is None else ticket.timeout
-    has_deadline = ticket.deadline_at != math.inf
-    of_policy = ask(partial(retry.attempt_limit, ticket.priority, has_deadline=has_deadline), "limit of an attempt")
+    of_policy = ask(retry.attempt_limit, ticket.priority, has_deadline=ticket.deadline_at != math.inf)
     return own if not of_policy or own <= of_policy else of_policy
 
 
@@ -97,7 +95,7 @@ def _delay_before_next(passage: Passage, error: ProviderError, retry: Retry) -> 
     if passage.is_unwanted:
         return None
     ticket = passage.ticket
-    question = partial(
+    return ask(
         retry.next_delay,
         error,
         ticket.attempts,
@@ -105,7 +103,6 @@ def _delay_before_next(passage: Passage, error: ProviderError, retry: Retry) -> 
         spent=passage.retry_wait,
         has_deadline=ticket.deadline_at != math.inf,
     )
-    return ask(question, "delay")
 
 
 async def _sleep(passage: Passage, until: float, hold: Hold) -> bool:

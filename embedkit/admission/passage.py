@@ -109,28 +109,21 @@ class Passage:
         slot: The slot that has it.
     """
 
-    __slots__ = (
-        "_attempt",
-        "_pause",
-        "_paused_at",
-        "_register",
-        "_retry_wait",
-        "_row",
-        "answered",
-        "call",
-        "caller",
-        "circuit",
-        "dispatched_at",
-        "is_aborted",
-        "offered_at",
-        "parting",
-        "priority",
-        "slot",
-        "state",
-        "tenant",
-        "ticket",
-        "weight",
-    )
+    # What a ticket begins with. Most never change most of it, so it stands in the class, and not in every ticket.
+    state: State = "new"
+    caller: trio.lowlevel.Task | None = None
+    answered: Result | None = None
+    parting: EmbedkitError | None = None
+    is_aborted = False
+    offered_at = 0.0
+    dispatched_at = 0.0
+    slot: Slot | None = None
+    _row: TicketRow | None = None
+    _attempt: AttemptRow | None = None
+    # Around a sleep between attempts, while there is one.
+    _pause: trio.CancelScope | None = None
+    _paused_at = 0.0
+    _retry_wait = 0.0
 
     def __init__(self, register: Register, ticket: Ticket, call: Callable[[Any], Awaitable[Any]]) -> None:
         self.ticket = ticket
@@ -140,21 +133,7 @@ class Passage:
         self.tenant = ticket.tenant
         self.weight = ticket.weight
         self.circuit: Circuit | None = ticket.circuit
-        self.state: State = "new"
-        self.caller: trio.lowlevel.Task | None = None
-        self.answered: Result | None = None
-        self.parting: EmbedkitError | None = None
-        self.is_aborted = False
-        self.offered_at = 0.0
-        self.dispatched_at = 0.0
-        self.slot: Slot | None = None
         self._register = register
-        self._row: TicketRow | None = None
-        self._attempt: AttemptRow | None = None
-        # Around a sleep between attempts, while there is one.
-        self._pause: trio.CancelScope | None = None
-        self._paused_at = 0.0
-        self._retry_wait = 0.0
 
     # Moves, in the order in which a ticket makes them.
 

@@ -75,11 +75,7 @@ class Ticket:
     on_provider_timeout: TimeoutHook | None = None
     ids: Ids = NO_IDS
 
-    scope: trio.CancelScope = attrs.field(
-        init=False,
-        repr=False,
-        default=attrs.Factory(lambda self: _scope_until(self.deadline_at), takes_self=True),
-    )
+    scope: trio.CancelScope = attrs.field(init=False, repr=False)
     clocks: Clocks = attrs.field(init=False, default=ZERO, on_setattr=attrs.setters.NO_OP)
     attempts: int = attrs.field(init=False, default=0, on_setattr=attrs.setters.NO_OP)
 
@@ -98,13 +94,7 @@ class Ticket:
             is_fine = False
         if not is_fine:
             _refuse(self)
-
-
-def _scope_until(deadline_at: float) -> trio.CancelScope:
-    try:
-        return trio.CancelScope(deadline=deadline_at)
-    except (TypeError, ValueError):
-        return trio.CancelScope()  # no instant: the ticket is about to be refused, in words of its own
+        object.__setattr__(self, "scope", trio.CancelScope(deadline=self.deadline_at))
 
 
 def _refuse(ticket: Ticket) -> None:
