@@ -34,8 +34,26 @@ async def make_attempts(passage: Passage, connection: object, retry: Retry, hold
     Cancellation:
         The attempt in progress was cut off; the ledger's row of it says so.
     """
+    slot = passage.slot
+    assert slot is not None
     while not passage.is_aborted:
-        result = await _attempt(passage, connection, _limit(passage, retry))
+        # A first attempt begins in the step of its dispatch.
+        started = trio.current_time() if passage.ticket.attempts else passage.dispatched_at
+        limit = _limit(passage, retry)
+        passage.begin_attempt(started)
+        result: Result | None = None
+        try:
+            # A listener may have cancelled the caller just now: then there is nobody to make the call for.
+            if not passage.is_aborted:
+                result = await slot.attempt(passage.call, connection, started + limit)
+            if passage.is_aborted:
+                # What came in spite of that is an answer. A failure is no more than the provider's reply to the cut.
+                if type(result) is outcome.Error:
+                    result = None
+            elif result is None:
+                result = outcome.Error(_timeout(passage, limit))
+        finally:
+            passage.end_attempt(trio.current_time(), result)
         if type(result) is not outcome.Error or not isinstance(result.error, ProviderError):
             return result
         error = result.error
@@ -46,34 +64,6 @@ async def make_attempts(passage: Passage, connection: object, retry: Retry, hold
         if delay is None or not await _sleep(passage, trio.current_time() + delay, hold):
             return result
     return None
-
-
-async def _attempt(passage: Passage, connection: object, limit: float) -> Result | None:
-    slot = passage.slot
-    assert slot is not None
-    # A first attempt begins in the step of its dispatch.
-    started = trio.current_time() if passage.ticket.attempts else passage.dispatched_at
-    passage.begin_attempt(started)
-    result: Result | None = None
-    failure: BaseException | None = None
-    cut = True
-    try:
-        # A listener may have cancelled the caller just now: then there is nobody to make the call for.
-        if not passage.is_aborted:
-            result = await slot.attempt(passage.call, connection, started + limit)
-        if passage.is_aborted:
-            # What came in spite of that is an answer. A failure is no more than the provider's reply to the cut.
-            if type(result) is outcome.Error:
-                result = None
-        elif result is None:
-            result = outcome.Error(_timeout(passage, limit))
-        if result is not None:
-            cut = False
-            if type(result) is outcome.Error:
-                failure = result.error
-    finally:
-        passage.end_attempt(trio.current_time(), failure, cut=cut)
-    return result
 
 
 def _limit(passage: Passage, retry: Retry) -> float:

@@ -169,6 +169,7 @@ class FairOrder(Order[T]):
         cost = ticket.weight * (of_class.unit_seconds or 0.0)
         self._out[ticket] = (of_class, tenant, cost)
         # Charged before it leaves the queue: a flow with something out is not idle.
+        tenant.out += 1
         of_class.level.charge(tenant, cost)
         self._level.charge(of_class, cost)
         self._take_out(ticket, of_class, tenant)
@@ -177,8 +178,9 @@ class FairOrder(Order[T]):
         """``ticket`` has settled: correct what it was charged."""
         of_class, tenant, charged = self._out.pop(ticket)
         beyond = ticket.weight * seconds - charged
-        of_class.level.correct(tenant, beyond)
-        self._level.correct(of_class, beyond)
+        tenant.out -= 1
+        of_class.level.charge(tenant, beyond)
+        self._level.charge(of_class, beyond)
         if is_sample:
             of_class.learn(seconds)
 

@@ -5,7 +5,7 @@ Chase and Kaur 2004). Knows no class, no tenant and no ticket: a flow is whateve
 
 Each flow has an *account*: the service that it has been charged for, divided by its share.
 
-- ``charge`` at the start of a service, with an estimate; ``correct`` at its end, to what it was.
+- ``charge`` at the start of a service, with an estimate; and at its end, with what it was off by.
 - Who waits keeps its account, so it is owed what others get meanwhile. Who does not wait is owed nothing: ``wait``
   raises a flow that comes back to the least account that waits. Where nobody waits there is no contention, and nobody
   is owed anything: then it is raised to the ``horizon``, the furthest that any account has come.
@@ -30,7 +30,7 @@ class Flow:
         account: Service charged, divided by ``share``; raised by absence.
         share: What it is entitled to, relative to the others of its level.
         is_waiting: Whether something of it waits. Written by ``FairShare`` alone.
-        out: Services charged and not yet corrected.
+        out: Services that have started and not ended. Written by whoever charges.
     """
 
     __slots__ = ("_turn", "account", "is_waiting", "out", "share")
@@ -93,14 +93,12 @@ class FairShare(Generic[F]):
             self._heap.clear()
 
     def charge(self, flow: F, cost: float) -> None:
-        """A service of ``flow`` starts, and is expected to cost so much."""
-        flow.out += 1
-        self._add(flow, cost)
-
-    def correct(self, flow: F, by: float) -> None:
-        """A service of ``flow`` has ended, and cost ``by`` more than it was charged for."""
-        flow.out -= 1
-        self._add(flow, by)
+        """A service of ``flow`` starts, and is expected to cost so much; or it has ended, and did cost so much more."""
+        account = flow.account = flow.account + cost / flow.share
+        if account > self.horizon:
+            self.horizon = account
+        if self._heap and flow.is_waiting:
+            self._move(flow)
 
     def least(self) -> F | None:
         """Of the flows that wait, the one with the least account; ``None`` if none does."""
@@ -126,13 +124,6 @@ class FairShare(Generic[F]):
         """What a flow that comes back is raised to."""
         least = self.least()
         return self.horizon if least is None else least.account
-
-    def _add(self, flow: F, cost: float) -> None:
-        account = flow.account = flow.account + cost / flow.share
-        if account > self.horizon:
-            self.horizon = account
-        if self._heap and flow.is_waiting:
-            self._move(flow)
 
     def _move(self, flow: F) -> None:
         """Put ``flow`` where its account belongs, behind those with the same."""

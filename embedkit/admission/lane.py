@@ -30,8 +30,8 @@ from embedkit.admission.passage import Passage, Register
 from embedkit.admission.policy import NoRetry, Retry
 from embedkit.admission.slots import Capacity, Slots
 from embedkit.admission.statistics import LaneStatistics, Totals
-from embedkit.admission.ticket import Ticket
-from embedkit.errors import LaneClosed, LaneFull, ProviderCircuitOpen, UsageError
+from embedkit.admission.ticket import Ticket, check
+from embedkit.errors import EmbedkitError, LaneClosed, LaneFull, ProviderCircuitOpen, UsageError
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -228,14 +228,15 @@ class Lane(abc.ABC, Generic[C]):
         slots, circuit = self._slots, passage.circuit
         if slots.is_closed:
             raise LaneClosed(f"lane {self.name} is closed")
+        check(passage.ticket)
         if slots.reads_capacity:
             slots.refresh_capacity()
-        is_open = circuit is not None and circuit.is_open
         passage.open(self._clock.current_time())
-        # The recorder has heard of it, and may have closed the lane or tripped the circuit.
-        is_open = is_open or (circuit is not None and circuit.is_open)
-        if slots.is_closed or is_open:
-            error = circuit.refusal() if is_open and circuit is not None else LaneClosed(f"lane {self.name} is closed")
+        # The circuit was open before, or the recorder, which has heard of it, closed the lane or tripped the circuit.
+        if slots.is_closed or is_open or (circuit is not None and circuit.is_open):
+            error: EmbedkitError = LaneClosed(f"lane {self.name} is closed")
+            if circuit is not None and circuit.is_open:
+                error = circuit.refusal()
             passage.settle("shed", error, self._clock.current_time())
             raise error
         try:

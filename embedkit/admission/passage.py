@@ -20,6 +20,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal
 
+import outcome
 import trio
 
 from embedkit.admission.statistics import COUNTED
@@ -54,9 +55,6 @@ MOVES: dict[State, dict[str, State]] = {
     "paused": {"resume": "in-flight"},
     "settled": {},
 }
-
-# A ticket is frozen for its maker and everybody else; its lane's word about it is written past that.
-_write = object.__setattr__
 
 
 class Register:
@@ -182,7 +180,7 @@ class Passage:
     def begin_attempt(self, now: float) -> None:
         """A provider call begins."""
         number = self.ticket.attempts + 1
-        _write(self.ticket, "attempts", number)
+        self.ticket.attempts = number
         self._attempt = None
         if self._row is not None:
             try:
@@ -190,15 +188,20 @@ class Passage:
             except Exception as error:
                 self._register.note_failure(error)
 
-    def end_attempt(self, now: float, failure: BaseException | None, *, cut: bool) -> None:
-        """The provider call has ended: with ``failure``, cut off, or well."""
+    def end_attempt(self, now: float, result: Result | None) -> None:
+        """The provider call has ended; ``None``: it was cut off."""
         if self._attempt is None:
             return
-        code = "ABORTED" if cut else None if failure is None else code_of(failure)
+        code: str | None = None
+        status: object = None
+        if result is None:
+            code = "ABORTED"
+        elif type(result) is outcome.Error:
+            code = code_of(result.error)
+            status = getattr(result.error, "status", None)
         try:
-            status = getattr(failure, "status", None)
             self._register.ledger.attempt_ended(
-                self._attempt, now, code=code, status=status if type(status) is int else None
+                self._attempt, now, code=code, status=status if isinstance(status, int) else None
             )
         except Exception as error:
             self._register.note_failure(error)
@@ -244,7 +247,7 @@ class Passage:
         was = self.state
         clocks = self.measure(now)
         self.state = MOVES[was][word]
-        _write(self.ticket, "clocks", clocks)
+        self.ticket.clocks = clocks
         register = self._register
         if was != "new":
             register.counts[word] += 1
