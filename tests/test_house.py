@@ -41,8 +41,8 @@ AT_HOME = {
 
 # Files that decide and do not act, besides those whose docstring says "Pure".
 PURE = (
-    "errors.py", "settings/", "admission/order.py", "admission/room.py", "admission/waiting.py",
-    "admission/waiting_room.py", "admission/statistics.py", "sweep/schedule.py", "sweep/outcome.py",
+    "errors.py", "settings/", "admission/order.py", "admission/fair_order.py", "admission/fair_share.py",
+    "admission/room.py", "admission/waiting.py", "admission/statistics.py", "sweep/schedule.py", "sweep/outcome.py",
     "knowledge/ranking.py", "clocks.py", "activity/histogram.py",
 )  # fmt: skip
 IMPURE = frozenset({"trio", "asyncio", "anyio", "threading", "httpx", "httpcore", "sqlite3"})
