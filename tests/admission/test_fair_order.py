@@ -226,11 +226,11 @@ ARRIVALS = st.lists(
         ),
         leaves_after=st.one_of(st.none(), st.none(), st.floats(0.0, 500.0)),
     ),
-    max_size=60,
+    max_size=40,
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     arrivals=ARRIVALS,
     capacities=st.lists(st.tuples(st.floats(0.0, 1000.0), st.integers(1, 8)), max_size=3),

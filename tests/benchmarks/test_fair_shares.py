@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
-from benchmarks.fair_shares import CASES, SECONDS, Kind, figures, run, table
+from benchmarks.fair_shares import CASES, SECONDS, Kind, figures, table
+from benchmarks.fair_shares import run as run_case
+
+run = cache(run_case)
 
 KINDS: tuple[Kind, ...] = ("openai-compatible", "ollama")
 ONE_SLOT, FOUR_SLOTS, TWICE, TENANTS = CASES
