@@ -77,9 +77,7 @@ def production() -> None:
     _say("(An engine of 4 slots, 2 health checks every 15 s, one batch at a time, of 183 s.)\n")
     _say(table(run_day(BEFORE), run_day(AFTER)))
     _say(f"\n{fill(PRODUCTION, _WIDTH)}")
-    _say(
-        "\nAnd why fair shares of engine time: two hours in virtual time, counting overtakes (before) and as it is now.\n"
-    )
+    _say("\nAnd why fair shares of engine time: two hours in virtual time, counting overtakes, and now.\n")
     _say(fair_shares.table())
 
 

@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -103,6 +104,7 @@ class Got:
     engine_seconds: float
 
 
+@cache
 def run(case: Case, kind: Kind | None = None, *, seconds: float = SECONDS) -> Mapping[str, Got]:
     """Two hours of ``case``: through an engine of ``kind``; without one, through a lane that counts overtakes."""
     clock = trio.testing.MockClock(autojump_threshold=0)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 
-from benchmarks.fair_shares import CASES, SECONDS, Kind, figures, table
-from benchmarks.fair_shares import run as run_case
-
-run = cache(run_case)
+from benchmarks.fair_shares import CASES, SECONDS, Kind, figures, run, table
 
 KINDS: tuple[Kind, ...] = ("openai-compatible", "ollama")
 ONE_SLOT, FOUR_SLOTS, TWICE, TENANTS = CASES
