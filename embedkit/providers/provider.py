@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from embedkit.providers.identity import Identity
+    from embedkit.providers.wire import Purpose
 
     Vectors = NDArray[np.float32]
 
@@ -34,6 +35,19 @@ class Connection(Protocol):
 
         Cancellation:
             The transport is closed; nothing is known of what the engine goes on doing.
+        """
+        ...
+
+
+@runtime_checkable
+class PurposefulConnection(Protocol):
+    """A connection that also wants to know what texts are embedded for: to be found, or to find."""
+
+    async def embed_for(self, texts: Sequence[str], purpose: Purpose) -> Vectors:
+        """As ``Connection.embed``.
+
+        Cancellation:
+            As ``Connection.embed``.
         """
         ...
 

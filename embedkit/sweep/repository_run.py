@@ -143,7 +143,7 @@ class RepositoryRun:
             lease,
             self._buy,
             width=self._width(record),
-            limits=ChunkLimits(),
+            limits=_limits(self._sweep.engine.settings.embedding.chunk_tokens),
             slice_ends_at=self._began_at + self._sweep.engine.settings.sweep.slice,
             on_progress=self._progressed,
             sought=self._sweep.sought(self._tenant),
@@ -302,3 +302,8 @@ class RepositoryRun:
 def _snapshot(source: Source, known: Mapping[str, Sighting]) -> Snapshot:
     # In a worker thread: look now and then whether the sweep was cancelled meanwhile.
     return source.snapshot(known, check=trio.from_thread.check_cancelled)
+
+
+def _limits(most: int) -> ChunkLimits:
+    """Chunks of at most ``most`` tokens; not quite half of that is aimed at."""
+    return ChunkLimits(target_tokens=most * 15 // 32, max_tokens=most)
