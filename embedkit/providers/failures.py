@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -30,6 +30,9 @@ from embedkit.providers.exchange import Reply
 from embedkit.providers.json_body import load_error
 from embedkit.providers.retry_after import hint_seconds
 
+Format = Literal["base64", "float"] | None
+"""How vectors are asked for; ``None``: as the engine likes."""
+
 _BUSY = frozenset({408, 429, 503, 504})
 _HINTED = frozenset({429, 503})
 # Too early, a client that a proxy thinks has left, and every failure behind a proxy but those that will not pass.
@@ -37,8 +40,8 @@ _PASSING = frozenset({425, 499})
 _LASTING = frozenset({501, 505, 510, 511})
 _QUOTA = frozenset({400, 401, 402, 403, 429})
 _MOST_STATUS = 600
-# Statuses under which an engine without base64 refuses it, whatever it says.
-_REFUSES_BASE64 = frozenset({400, 406, 415, 422, 500, 501})
+# Statuses under which an engine refuses the form of its answer, whatever it says.
+_REFUSES_FORMAT = frozenset({400, 406, 415, 422, 500, 501})
 _INDEX = re.compile(
     r"\b(?:input|request|text|document|prompt|item)s?(?:\.|\[| |\.content\[)(\d{1,6})\b"
     r"(?! ?(?:tokens|characters|>|of\b))",
@@ -97,17 +100,20 @@ def _is_error(document: object) -> bool:
     return not has_vectors and any(isinstance(document.get(name), str) for name in ("message", "detail", "msg"))
 
 
-def refuses_base64(reply: Reply, asked: Asked) -> bool:
-    """Whether the engine may refuse nothing but the encoding that the vectors were asked for in.
+def format_after(reply: Reply, asked_for: Format, asked: Asked) -> Format:
+    """In which form vectors are to be asked for after a refusal: the same, unless the refusal may be of the form.
 
-    It says so, or it says nothing that is known to mean something else. Asking once for numbers shows it.
+    An engine without base64 says so, or nothing that is known to mean something else: asking once for numbers shows
+    which it is. One that does not know the field says so.
     """
-    if reply.status not in _REFUSES_BASE64:
-        return False
+    if asked_for is None or reply.status not in _REFUSES_FORMAT:
+        return asked_for
     words = words_of(load_error(reply.body), asked.inputs, asked.secrets)
-    return words.means("format") or isinstance(
-        _classify(reply.status, reply.headers, words, asked), ProviderFailure | ProviderUnavailable
-    )
+    if asked_for == "float":
+        return None if words.means("format") else asked_for
+    error = _classify(reply.status, reply.headers, words, asked)
+    is_unknown = isinstance(error, ProviderFailure | ProviderUnavailable)
+    return "float" if is_unknown or words.means("format") else asked_for
 
 
 def _classify(status: int, headers: Mapping[str, str], words: EngineWords, asked: Asked) -> ProviderError:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from embedkit.providers.exchange import Exchange, OpenExchange, Reply
-from embedkit.providers.failures import refuses_base64
+from embedkit.providers.failures import Format, format_after
 from embedkit.providers.http import MAX_RESPONSE_BYTES
 from embedkit.providers.http_provider import HttpProvider, ShowWords, bearer
 from embedkit.providers.vectors import read_openai_vectors
@@ -21,8 +21,8 @@ class OpenAICompatibleProvider(HttpProvider):
 
     Vectors are asked for in base64, which costs a twentieth of JSON numbers to read. An engine that ignores the wish is
     read as it answers. One that refuses it, in whatever words, is asked again for numbers within the same attempt, and
-    if that succeeds the provider remembers: a refusal of our encoding is no failure of the caller's. Once an answer
-    in base64 has come, no refusal is put down to it any more.
+    if that succeeds the provider remembers: a refusal of our encoding is no failure of the caller's. One that refuses
+    the field itself is asked without it. Once an answer has come, no refusal is put down to the encoding any more.
     """
 
     kind = "openai-compatible"
@@ -77,8 +77,8 @@ class OpenAICompatibleProvider(HttpProvider):
             open_exchange=open_exchange,
         )
         wanted = self.wire.body.get("encoding_format", "base64")
-        self._asks_base64 = wanted == "base64"
-        self._knows_base64 = False
+        self._format: Format = "base64" if wanted == "base64" else "float"
+        self._is_settled = False
 
     def weight(self, inputs: int) -> int:
         """Each input is a task of its own to llama.cpp and its kin."""
@@ -90,29 +90,28 @@ class OpenAICompatibleProvider(HttpProvider):
         Cancellation:
             See ``Exchange.send``.
         """
-        asked_base64 = self._asks_base64
-        reply = await self._ask(exchange, texts, purpose, base64=asked_base64)
-        if not asked_base64:
-            return reply
-        if 200 <= reply.status < 300:
-            self._knows_base64 = True
-        elif not self._knows_base64 and refuses_base64(reply, self.asked(texts)):
-            # If it is refused again, it was not the encoding, or not it alone: that answer is the one that counts.
-            reply = await self._ask(exchange, texts, purpose, base64=False)
-            self._asks_base64 = not 200 <= reply.status < 300
-        return reply
+        asked = self._format
+        while True:
+            reply = await self._ask(exchange, texts, purpose, asked)
+            if 200 <= reply.status < 300:
+                self._format, self._is_settled = asked, True
+                return reply
+            # Another connection may have found out meanwhile.
+            other = self._format if self._is_settled else format_after(reply, asked, self.asked(texts))
+            if other == asked:
+                # It was not the encoding, or not it alone.
+                return reply
+            asked = other
 
     def read_vectors(self, document: object, inputs: int) -> Vectors:
         """See ``read_openai_vectors``."""
         return read_openai_vectors(document, inputs, self.dimension)
 
-    async def _ask(self, exchange: Exchange, texts: Sequence[str], purpose: Purpose, *, base64: bool) -> Reply:
-        document: dict[str, object] = {
-            **self.wire.fields(purpose),
-            "model": self.model,
-            "input": list(texts),
-            "encoding_format": "base64" if base64 else "float",
-        }
+    async def _ask(self, exchange: Exchange, texts: Sequence[str], purpose: Purpose, format_: Format) -> Reply:
+        document: dict[str, object] = {**self.wire.fields(purpose), "model": self.model, "input": list(texts)}
+        document.pop("encoding_format", None)
+        if format_ is not None:
+            document["encoding_format"] = format_
         if self._dimensions is not None:
             document["dimensions"] = self._dimensions
         return await self.post(exchange, "/embeddings", document, texts)

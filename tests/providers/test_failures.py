@@ -21,7 +21,7 @@ from embedkit.errors import (
     ResponseInvalid,
 )
 from embedkit.providers.exchange import Reply
-from embedkit.providers.failures import Asked, failure_inside, failure_of, refuses_base64
+from embedkit.providers.failures import Asked, failure_inside, failure_of, format_after
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 INPUTS = ["a first text about databases", "a second text about gardens"]
@@ -198,14 +198,21 @@ def test_a_message_is_one_bounded_line() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 422])
-def test_a_refusal_that_may_be_of_base64_is_told_apart(status: int) -> None:
-    assert refuses_base64(reply(status, openai("Unknown field: encoding_format")), ASKED)
-    assert refuses_base64(reply(status, {"detail": [{"loc": ["body", "encoding_format"], "msg": "no"}]}), ASKED)
-    assert refuses_base64(reply(status, openai("something nobody knows")), ASKED)
+def test_a_refusal_that_may_be_of_the_form_is_told_apart(status: int) -> None:
+    def after(document: Any, form: Any = "base64", code: int = status) -> Any:
+        return format_after(reply(code, document), form, ASKED)
+
+    of_the_field = {"detail": [{"loc": ["body", "encoding_format"], "msg": "no"}]}
+    assert after(openai("Unknown field: encoding_format")) == "float"
+    assert after(of_the_field) == "float"
+    assert after(of_the_field, "float") is None
+    assert after(of_the_field, None) is None
+    assert after(openai("something nobody knows")) == "float"
+    assert after(openai("something nobody knows"), "float") == "float"
     for known in ("maximum context length is 512 tokens", "input 1 is empty", "Model was unloaded"):
-        assert not refuses_base64(reply(status, openai(known)), ASKED)
-    assert not refuses_base64(reply(200, {"data": "base64"}), ASKED)
-    assert not refuses_base64(reply(503, openai("base64")), ASKED)
+        assert after(openai(known)) == "base64"
+    assert after({"data": "base64"}, code=200) == "base64"
+    assert after(openai("base64"), code=503) == "base64"
 
 
 @given(status=st.integers(300, 599), body=st.binary(max_size=300) | st.text(max_size=100).map(str.encode))

@@ -71,6 +71,22 @@ async def test_a_status_that_says_something_else_is_not_put_down_to_base64(code:
     assert formats(seen) == ["base64"]
 
 
+async def test_an_engine_that_refuses_the_field_is_asked_without_it() -> None:
+    seen: list[EngineRequest] = []
+    refusal = Behaviour(
+        status=422,
+        body=b'{"detail": [{"type": "extra_forbidden", "loc": ["body", "encoding_format"], "msg": "not permitted"}]}',
+        computes=False,
+    )
+    rules = [noted_in(seen), Rule(lambda request: "encoding_format" in request.document, refusal)]
+    async with open_scripted_engine(rules=rules) as engine:
+        provider = OpenAICompatibleProvider("here", engine.openai_url, "scripted")
+        async with provider.connect() as connection:
+            for _ in range(2):
+                assert (await connection.embed(["one"])).shape == (1, 8)
+    assert [request.document.get("encoding_format") for request in seen] == ["base64", "float", None, None]
+
+
 async def test_numbers_from_the_first_where_the_settings_say_so() -> None:
     from embedkit.providers.wire import Wire
 
