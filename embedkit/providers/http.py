@@ -15,10 +15,12 @@ the engine did not read it: that is ``TransportClosed``, and the retry policy's 
 
 from __future__ import annotations
 
+import logging
 import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 
@@ -33,6 +35,17 @@ from embedkit.providers.exchange import Exchange, Method, Reply
 from embedkit.providers.sockets import Sockets, SpeaksTls
 
 MAX_RESPONSE_BYTES = 256 * 2**20
+
+# httpcore logs a reply's headers, in which an engine may echo a key. What others do with httpcore they may log.
+_is_ours = ContextVar("embedkit_http", default=False)
+
+
+def _is_not_ours(record: logging.LogRecord) -> bool:
+    return not _is_ours.get()
+
+
+for _name in ("httpcore.http11", "httpcore.connection", "httpcore.proxy"):
+    logging.getLogger(_name).addFilter(_is_not_ours)
 
 _FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError)
 _REFUSAL_READ = 1 << 16
@@ -226,6 +239,7 @@ class HttpExchange:
         if self._connection is None:
             self._connection = self._endpoint.new_connection()
         most = self._endpoint.max_response_bytes
+        silent = _is_ours.set(True)
         try:
             reply = await self._roundtrip(
                 self._connection, request, most if max_bytes is None else min(max_bytes, most)
@@ -236,6 +250,8 @@ class HttpExchange:
         except BaseException:
             await self.aclose()
             raise
+        finally:
+            _is_ours.reset(silent)
         self._may_be_tls = False
         await self._close_if_used_up()
         return reply

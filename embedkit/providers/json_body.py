@@ -111,7 +111,7 @@ def _load_lenient(body: bytes) -> object:
     # Some engines write NaN as Python does. Reading it lets validation name the input that it stands for.
     if b"NaN" in body or b"Infinity" in body:
         try:
-            document: object = json.loads(body)
+            document: object = json.loads(body.decode("utf-8"))  # not in any other encoding, as it would
         except (ValueError, RecursionError):
             pass
         else:
