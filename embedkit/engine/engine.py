@@ -181,6 +181,13 @@ class Engine:
             on_provider_timeout = circuit.trip
 
         async def buy(some: Sequence[str]) -> tuple[NDArray[np.float32], Ticket]:
+            if isinstance(route.lane, Unqueued):
+                with trio.move_on_at(deadline_at) as waiting:
+                    await route.provider.until_free()
+                if waiting.cancelled_caught:
+                    raise QueueWaitExceeded(
+                        f"provider {route.provider.name}: the deadline passed while it asked everybody to stay away"
+                    )
             ticket = Ticket(
                 priority=priority,
                 weight=max(route.provider.weight(len(some)), 1),

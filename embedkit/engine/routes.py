@@ -145,6 +145,7 @@ class Routes:
             self._nursery,
             document_prefix=described.document_prefix,
             query_prefix=described.query_prefix,
+            stay_away=make_retry(described).stay_away,
         )
         # In the context of whoever opened the engine: the variables of the caller who comes first reach no provider.
         route = Route(provider, self._context.run(self._lane, name, described, provider))

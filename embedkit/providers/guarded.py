@@ -12,13 +12,14 @@ scope open, and what opens another connection within an attempt has a scope that
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import math
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 import trio
 
-from embedkit.errors import EmbedkitError, ProviderFailure, ResponseInvalid, UsageError
+from embedkit.errors import EmbedkitError, ProviderError, ProviderFailure, ResponseInvalid, UsageError
 from embedkit.providers.provider import PurposefulConnection
 from embedkit.providers.wire import Purpose
 
@@ -38,6 +39,7 @@ class GuardedProvider:
         nursery: The engine's: connections are held open in it.
         document_prefix: Set before each text that is stored.
         query_prefix: Set before each text that is searched for.
+        stay_away: Says for how many seconds an engine asked everybody to stay away; see ``Retry``.
     """
 
     def __init__(
@@ -48,12 +50,15 @@ class GuardedProvider:
         *,
         document_prefix: str | None = None,
         query_prefix: str | None = None,
+        stay_away: Callable[[ProviderError], float | None] | None = None,
     ) -> None:
         self.inner = provider
         self.name = name
         self.prefixes: Mapping[Purpose, str] = {"document": document_prefix or "", "query": query_prefix or ""}
         self._nursery = nursery
         self._dimension: int | None = None
+        self._stay_away = stay_away
+        self._held_until = -math.inf
 
     def __repr__(self) -> str:
         return f"<guarded {self.inner!r}>"
@@ -111,6 +116,20 @@ class GuardedProvider:
         finally:
             await connection.aclose()
 
+    async def until_free(self) -> None:
+        """Wait while the engine asks everybody to stay away. A lane holds its tickets back itself; this is for others.
+
+        Cancellation:
+            Changes nothing.
+        """
+        while trio.current_time() < self._held_until:  # noqa: ASYNC110  # for an instant, which may be moved
+            await trio.sleep_until(self._held_until)
+
+    def _note_hint(self, error: ProviderError) -> None:
+        away = None if self._stay_away is None else self._stay_away(error)
+        if away is not None:
+            self._held_until = max(self._held_until, trio.current_time() + away)
+
     def check(self, vectors: object, inputs: int) -> Vectors:
         """``vectors`` if they are what was asked for; the first good ones fix the dimension.
 
@@ -127,6 +146,8 @@ class GuardedProvider:
         ours = error
         while isinstance(ours, ExceptionGroup) and len(ours.exceptions) == 1:
             ours = ours.exceptions[0]
+        if isinstance(ours, ProviderError):
+            self._note_hint(ours)
         if isinstance(ours, EmbedkitError):
             raise ours
         # The name of its class, and not its words: they are foreign, and may quote a text or a key.
