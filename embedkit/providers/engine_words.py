@@ -19,13 +19,16 @@ from embedkit.providers.secrets import without_secrets
 
 _READ = 1_000
 _SHOWN = 3  # phrases
-_LOOKED_AT = 1 << 19  # characters of the inputs that are compared; what is quoted of others is evidence at worst
+_LOOKED_AT = 1 << 17  # characters of the inputs that are compared; what is quoted of others is evidence at worst
+_SHORT, _MOST_SHORT = 200, 256
 _ECHO = 12  # letters and digits in a row, aligned, that two texts do not share by chance
 _SHORTEST = 4
 _LARGEST_DIGITS = 7
 _WEB_PAGE = ("<!doctype", "<html", "<?xml", "<head", "<body")
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\([nrtfvb])")
 _QUOTED = "'\"`"
+_LETTER = re.compile(r"[^\W_]")
+_NO_LETTERS = re.compile(r"[\W_]+")
 
 
 @attrs.frozen
@@ -150,12 +153,13 @@ def _without_inputs(reason: str, inputs: Sequence[str]) -> str:
     for text in inputs:
         needles.append(text[: max(_LOOKED_AT - looked_at, 0)])
         looked_at += len(needles[-1])
-    for needle in map(_one_line, needles):
-        if _SHORTEST <= len(needle) <= _READ and needle in reason:
+    for short in [needle for needle in needles if _SHORTEST <= len(needle) <= _SHORT][:_MOST_SHORT]:
+        needle = _one_line(short)
+        if needle in reason:
             reason = re.sub(rf"([{_QUOTED}]){re.escape(needle)}(?=[{_QUOTED}])", r"\1", reason)
     letters, places = _letters(reason)
     taken = bytearray(len(letters))
-    for start, stop in _echoes(letters, [_letters(needle)[0] for needle in needles]):
+    for start, stop in _echoes(letters, [_letters_of(needle) for needle in needles]):
         taken[start:stop] = b"\1" * (stop - start)
     gone = {place for place, is_taken in zip(places, taken, strict=True) if is_taken}
     return "".join(c for place, c in enumerate(reason) if place not in gone)
@@ -194,14 +198,13 @@ def _widened(letters: str, at: int, needle: str, there: int) -> tuple[int, int]:
 
 def _letters(text: str) -> tuple[str, list[int]]:
     """The letters and digits of ``text`` in lower case, and where each stood."""
-    letters: list[str] = []
-    places: list[int] = []
-    for place, character in enumerate(text):
-        if character.isalnum():
-            lowered = character.lower()
-            letters.append(lowered if len(lowered) == 1 else character)
-            places.append(place)
-    return "".join(letters), places
+    places = [found.start() for found in _LETTER.finditer(text)]
+    return _letters_of("".join(text[place] for place in places)), places
+
+
+def _letters_of(text: str) -> str:
+    """The letters and digits of ``text`` in lower case, one for one: the only letter that grows is made another."""
+    return _NO_LETTERS.sub("", text).replace("\u0130", "i").lower()
 
 
 def _numbers(phrase: Phrase, evidence: str) -> list[str]:
