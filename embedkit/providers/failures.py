@@ -75,10 +75,8 @@ def failure_of(reply: Reply, asked: Asked) -> ProviderError:
     return _classify(reply.status, reply.headers, words, asked)
 
 
-def failure_inside(document: object, reply: Reply, asked: Asked) -> ProviderError | None:
-    """The error that came with status 200, or ``None`` if there is none."""
-    if not _is_error(document):
-        return None
+def failure_inside(document: object, reply: Reply, asked: Asked) -> ProviderError:
+    """The error that came with status 200, in a document that ``is_error``."""
     words = words_of(document, asked.inputs, asked.secrets)
     _show(asked, "answered 200 with an error inside", words)
     status = _status_of(words)
@@ -90,7 +88,7 @@ def failure_inside(document: object, reply: Reply, asked: Asked) -> ProviderErro
     return ResponseInvalid(_message(asked, "answered 200 with an error inside", words), status=reply.status)
 
 
-def _is_error(document: object) -> bool:
+def is_error(document: object) -> bool:
     """Whether there is an error object, or a message where the vectors should be (SiliconFlow, DashScope)."""
     if not isinstance(document, dict):
         return False

@@ -12,7 +12,7 @@ import trio
 
 from embedkit.errors import ModelChanged, ProviderError, ResponseInvalid, UsageError
 from embedkit.providers.exchange import Exchange, OpenExchange, Reply
-from embedkit.providers.failures import Asked, failure_inside, failure_of
+from embedkit.providers.failures import Asked, failure_inside, failure_of, is_error
 from embedkit.providers.http import HttpEndpoint, open_exchange
 from embedkit.providers.identity import Identity, identify, mean_the_same, models_of, shown_model
 from embedkit.providers.json_body import LISTING, bound_of, dump_json, load_json
@@ -186,9 +186,8 @@ class HttpProvider(ABC):
             raise failure_of(reply, self.asked(texts))
         try:
             document = load_json(reply.body, bound_of(texts, self.dimension))
-            failure = failure_inside(document, reply, self.asked(texts))
-            if failure is not None:
-                raise failure
+            if is_error(document):
+                raise failure_inside(document, reply, self.asked(texts))
             vectors = self.read_vectors(document, len(texts))
         except ResponseInvalid as error:
             raise _with_peer(error, reply.status, self._endpoint.peer) from None
@@ -219,7 +218,7 @@ class HttpProvider(ABC):
             return
         if self._said_model is None:
             self._said_model = said
-        if mean_the_same(self._said_model, said) or mean_the_same(self.model, said):
+        if said == self._said_model or mean_the_same(self._said_model, said) or mean_the_same(self.model, said):
             return
         before, now = (shown_model(name, self._secrets) for name in (self._said_model, said))
         raise ModelChanged(

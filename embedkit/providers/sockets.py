@@ -71,6 +71,9 @@ class _Socket(trio.abc.HalfCloseableStream):
             await trio.lowlevel.checkpoint()
             return
         try:
+            if len(data) <= _AT_ONCE:
+                await self.stream.send_all(data)
+                return
             # Made anew: one that was cancelled stays so, and is never entered again.
             with trio.CancelScope() as self._sending:
                 await self.stream.send_all(data)
