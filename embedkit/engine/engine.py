@@ -24,7 +24,7 @@ from embedkit.knowledge.model import Space
 from embedkit.knowledge.ranking import CANDIDATES, fuse
 from embedkit.probing.broker import ProbeBroker
 from embedkit.probing.rules import Verdict
-from embedkit.providers.guarded import GuardedConnection, check_texts
+from embedkit.providers.guarded import GuardedConnection, GuardedProvider, check_texts
 from embedkit.settings import Settings
 
 if TYPE_CHECKING:
@@ -142,8 +142,8 @@ class Engine:
         """Embed ``texts`` as one ticket.
 
         Args:
-            texts: One or more. They stay together: one request, one outcome. An unqueued provider gets as many
-                requests, one after the other, as its bound on a batch asks for.
+            texts: One or more. They stay together: one request, one outcome. A provider with a bound on a batch
+                (``max_inputs``) gets as many requests, one after the other, as that asks for.
             provider: Which; without one, the one that embeds.
             priority: ``interactive`` if somebody waits for it.
             tenant: Whose work it is; batch work is shared fairly between tenants.
@@ -202,7 +202,7 @@ class Engine:
             )
             return await route.lane.run(lambda connection: connection.embed(some, purpose), ticket), ticket
 
-        most = route.lane.max_inputs if isinstance(route.lane, Unqueued) else None
+        most = route.provider.max_inputs
         if most is None or len(texts) <= most:
             vectors, ticket = await buy(texts)
             return Embeddings(vectors, ticket.clocks, ticket.attempts, route.provider.name, route.provider.model)
@@ -330,7 +330,7 @@ class Engine:
         """The space of a provider's vectors of ``dimension``."""
         return self._routes.route(provider).space(dimension)
 
-    def provider(self, name: str | None = None) -> Provider:
+    def provider(self, name: str | None = None) -> GuardedProvider:
         """How a provider is spoken to; without a name, the one that embeds."""
         return self._routes.route(name).provider
 

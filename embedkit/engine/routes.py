@@ -17,7 +17,7 @@ from embedkit.knowledge.model import Space
 from embedkit.probing.broker import ProbeBroker
 from embedkit.probing.call import Target
 from embedkit.probing.rules import engine_key
-from embedkit.providers.catalogue import lane_class, make_provider, make_retry, max_inputs
+from embedkit.providers.catalogue import lane_class, make_provider, make_retry
 from embedkit.providers.guarded import GuardedConnection, GuardedProvider
 from embedkit.settings import ProviderSettings, Settings
 
@@ -172,7 +172,7 @@ class Routes:
                 ledger=self._ledger,
                 retry=make_retry(described),
                 model=provider.model,
-                max_inputs=max_inputs(described),
+                max_inputs=provider.max_inputs,
             )
             self._stack.push_async_callback(unqueued.aclose)
             return unqueued

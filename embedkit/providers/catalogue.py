@@ -115,15 +115,6 @@ def lane_class(described: ProviderSettings) -> type[Lane[GuardedConnection]] | N
     return _LANES.get(described.kind)
 
 
-def max_inputs(described: ProviderSettings) -> int | None:
-    """Texts that one request may carry, where the provider's kind has such a bound."""
-    if described.kind == "gemini":
-        from embedkit.providers.gemini import GeminiProvider
-
-        return GeminiProvider.max_inputs
-    return None
-
-
 def make_retry(described: ProviderSettings) -> Retry:
     """Which failures of the provider are followed by another attempt."""
     if described.kind == "local":

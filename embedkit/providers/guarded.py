@@ -83,6 +83,12 @@ class GuardedProvider:
         """What every vector has: as it says, or as its first good answer was."""
         return self._dimension if self.inner.dimension is None else self.inner.dimension
 
+    @property
+    def max_inputs(self) -> int | None:
+        """Texts that one request may carry, where it says so."""
+        most: int | None = getattr(self.inner, "max_inputs", None)
+        return most
+
     def weight(self, inputs: int) -> int:
         """Its own."""
         return self.inner.weight(inputs)

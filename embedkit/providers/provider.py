@@ -53,7 +53,11 @@ class PurposefulConnection(Protocol):
 
 
 class Provider(Protocol):
-    """How to speak to one engine about one model."""
+    """How to speak to one engine about one model.
+
+    One whose engine takes only so many texts in a request says so in an attribute ``max_inputs``, which others leave
+    out: nobody sends it more.
+    """
 
     @property
     def name(self) -> str:

@@ -20,7 +20,6 @@ from embedkit.knowledge.leases import LEASE_SECONDS, Leased
 from embedkit.knowledge.repositories import Last, RepositoryRecord
 from embedkit.knowledge.source import Sighting, Snapshot, Source, open_source
 from embedkit.knowledge.work import Work
-from embedkit.providers.catalogue import max_inputs
 from embedkit.sweep.outcome import Outcome, RepositoryReport, deciding, outcome_of
 from embedkit.sweep.progress import Progress
 from embedkit.sweep.schedule import backoff, batch_ceiling, is_due, jitter
@@ -172,7 +171,7 @@ class RepositoryRun:
         one request: what the provider's kind or the last sweep's timeouts allow is all that it holds.
         """
         engine = self._sweep.engine
-        bounds = (engine.settings.batch_for(), record.batch_ceiling, max_inputs(engine.settings.provider()))
+        bounds = (engine.settings.batch_for(), record.batch_ceiling, engine.provider().max_inputs)
         batch = min(bound for bound in bounds if bound is not None)
         if not engine.is_queued():
             return Width(batch, engine.settings.provider().capacity)

@@ -198,6 +198,23 @@ async def test_it_needs_no_section_and_may_have_one() -> None:
             await engine.embed(["a"])
 
 
+async def test_nobody_sends_it_more_than_it_takes() -> None:
+    sent: list[int] = []
+
+    class Small(Own):
+        max_inputs = 3
+
+        async def embed(self, texts: Sequence[str]) -> Any:
+            sent.append(len(texts))
+            return await super().embed(texts)
+
+    async with opened(Small()) as engine:
+        bought = await engine.embed([letter * (number + 1) for number, letter in enumerate("abcdefg")])
+        assert bought.vectors[:, 0].tolist() == [1, 2, 3, 4, 5, 6, 7]
+        assert bought.attempts == 3
+    assert sent == [3, 3, 1]
+
+
 @pytest.mark.parametrize(
     ("texts", "said"),
     [

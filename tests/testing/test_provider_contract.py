@@ -13,6 +13,7 @@ import trio
 from embedkit.errors import ProviderError
 from embedkit.providers.gemini import GeminiProvider
 from embedkit.providers.identity import Identity
+from embedkit.providers.local import LocalProvider
 from embedkit.providers.ollama import OllamaProvider
 from embedkit.providers.openai_compatible import OpenAICompatibleProvider
 from embedkit.providers.provider import Provider
@@ -117,6 +118,30 @@ class TestInProcess(ProviderContract):
 
     def make_provider(self, engine: ScriptedEngine) -> Provider:
         return Lengths()
+
+
+class CountedModel:
+    """Stands for the embedded model's weights: counts of words."""
+
+    dimension = 16
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        rows = np.zeros((len(texts), self.dimension), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for word in text.split():
+                row[len(word) % self.dimension] += 1.0
+        return rows
+
+
+class TestLocal(ProviderContract):
+    in_process = True
+
+    def make_provider(self, engine: ScriptedEngine) -> Provider:
+        provider: Any = LocalProvider("local", threads=4)
+        provider._loaded = CountedModel()
+        provider.dimension = CountedModel.dimension
+        made: Provider = provider
+        return made
 
 
 def changed(**what: Any) -> type[ProviderContract]:
