@@ -27,6 +27,7 @@ Meaning = Literal[
     "format",
     "quota",
     "busy",
+    "speaks-tls",
     "told",
 ]
 """What a phrase says.
@@ -34,8 +35,8 @@ Meaning = Literal[
 ``too-long``: an input, or all of them together, over a window. ``too-many``: more inputs than one request may have.
 ``no-vector``: NaN. ``not-loaded``: the model is not in memory. ``crashed``: its process ended. ``no-embeddings``: it
 gives none, whatever is sent. ``key``: the key. ``one-input``: an input is refused. ``format``: base64 is.
-``quota``: something is used up that waiting does not bring back. ``busy``: a rate is exceeded. ``told``: nothing is
-decided by it.
+``quota``: something is used up that waiting does not bring back. ``busy``: a rate is exceeded. ``speaks-tls``: it was
+asked without. ``told``: nothing is decided by it.
 """
 
 
@@ -62,6 +63,11 @@ def _phrase(means: Meaning, pattern: str, says: str, seen: str) -> Phrase:
 
 
 _N = r"(\d{1,7})"
+
+PLAIN_HTTP = (
+    r"plain HTTP request was sent to HTTPS port|HTTP request to an HTTPS server|speaking plain HTTP to an SSL-enabled"
+)
+"""Looked for in web pages too, of which nothing else is read."""
 
 # A phrase a line, or two: as a table.
 # fmt: off
@@ -186,6 +192,7 @@ PHRASES = (
     _phrase("quota", r"quota exceeded.{0,200}limit: 0\b", "quota exceeded, limit: 0", "Gemini"),
     # -- shown, and nothing decided by it -----------------------------------------------------------------------------
     _phrase("busy", r"rate.?limit|too many requests|requests per (second|minute)", "rate limit", "many"),
+    _phrase("speaks-tls", PLAIN_HTTP, "", "nginx, Apache httpd, Go's net/http"),
     _phrase("told", r"overloaded", "overloaded", "TEI, OpenRouter"),
     _phrase("told", r"out of memory", "out of memory", "vLLM, TEI, llama.cpp"),
     _phrase("told", r"try pulling it first", "try pulling it first", "Ollama"),

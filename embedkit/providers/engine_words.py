@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from embedkit.providers.engine_table import PHRASES, Meaning, Phrase
+from embedkit.providers.engine_table import PHRASES, PLAIN_HTTP, Meaning, Phrase
 from embedkit.providers.retry_after import retry_info_seconds
 from embedkit.providers.secrets import without_secrets
 
@@ -27,6 +27,7 @@ _LARGEST_DIGITS = 7
 _WEB_PAGE = ("<!doctype", "<html", "<?xml", "<head", "<body")
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\([nrtfvb])")
 _QUOTED = "'\"`"
+_PLAIN_HTTP = re.compile(PLAIN_HTTP, re.IGNORECASE)
 _LETTER = re.compile(r"[^\W_]")
 _NO_LETTERS = re.compile(r"[\W_]+")
 
@@ -101,7 +102,7 @@ def _reason_of(error: object, depth: int = 4) -> str:
     if depth == 0:
         return ""
     if isinstance(error, str):
-        return "" if error.lstrip()[:10].lower().startswith(_WEB_PAGE) else error  # a web page says nothing
+        return _of_page(error[: 4 * _READ]) if error.lstrip()[:10].lower().startswith(_WEB_PAGE) else error
     if isinstance(error, dict):
         for key in ("message", "error", "detail", "msg", "reason", "error_msg", "error_message", "title"):
             if error.get(key) and (reason := _reason_of(error[key], depth - 1)):
@@ -110,6 +111,12 @@ def _reason_of(error: object, depth: int = 4) -> str:
         # FastAPI: one entry for each field, with its place in `loc`.
         return "; ".join(_entry(item, depth - 1) for item in error[:3])
     return ""
+
+
+def _of_page(page: str) -> str:
+    """What a web page says: nothing, but for the one thing that a server says to whoever speaks to it without TLS."""
+    found = _PLAIN_HTTP.search(page)
+    return "" if found is None else found[0]
 
 
 def _entry(item: object, depth: int) -> str:

@@ -129,6 +129,8 @@ def _classify(status: int, headers: Mapping[str, str], words: EngineWords, asked
         return error(ModelNotResident, "the model is not loaded, or base_url has another path")
     if status == 400 and words.means("key") and not words.means("too-long"):
         return error(ProviderAuthError, "it does not accept the key")
+    if words.means("speaks-tls"):
+        return error(ProviderFailure, "it speaks TLS there; begin base_url with https://")
     if words.means("no-embeddings"):
         return error(ProviderFailure, "it gives no embeddings; start it for them, or name a model that embeds")
     refused = _content(status, words, asked)

@@ -139,9 +139,12 @@ class _Stream(httpcore.AsyncNetworkStream):
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(listen)
-            await self._stream.send_all(unsent)
-            is_sent = True
-        if failed is not None:
+            try:
+                await self._stream.send_all(unsent)
+                is_sent = True
+            except trio.BrokenResourceError as error:
+                failed = error  # unless an answer comes all the same
+        if failed is not None and not received:
             raise failed
         return received
 

@@ -102,6 +102,7 @@ def openai(message: str, **more: Any) -> dict[str, Any]:
         (500, openai("out of memory"), ProviderUnavailable, "PROVIDER_UNAVAILABLE"),
         (502, b"<html>bad gateway</html>", ProviderUnavailable, "PROVIDER_UNAVAILABLE"),
         (418, b"\xff\xfe", ProviderFailure, "PROVIDER_FAILED"),
+        (501, openai("This server does not support embeddings"), ProviderFailure, "PROVIDER_FAILED"),
     ],
 )
 def test_one_error_for_each_refusal(status: int, document: Any, kind: type[ProviderError], code: str) -> None:
@@ -110,6 +111,20 @@ def test_one_error_for_each_refusal(status: int, document: Any, kind: type[Provi
     assert error.code == code
     assert error.status == status
     assert str(error).startswith("engine 127.0.0.1:8080 answered ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html><head><title>400 The plain HTTP request was sent to HTTPS port</title></head></html>",
+        b"Client sent an HTTP request to an HTTPS server.\n",
+        b"<!DOCTYPE HTML><html><p>Reason: You're speaking plain HTTP to an SSL-enabled server port.<br /></html>",
+    ],
+)
+def test_a_server_that_was_asked_without_tls_says_so(body: bytes) -> None:
+    error = failure_of(reply(400, body), ASKED)
+    assert type(error) is ProviderFailure
+    assert "it speaks TLS there; begin base_url with https://" in str(error)
 
 
 def test_a_hint_is_read_on_429_and_503_only() -> None:
