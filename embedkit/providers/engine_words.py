@@ -18,7 +18,7 @@ from embedkit.providers.retry_after import retry_info_seconds
 from embedkit.providers.secrets import without_secrets
 
 _READ = 1_000
-_SHOWN = 3  # phrases
+_SHOWN = 2  # phrases
 _LOOKED_AT = 1 << 17  # characters of the inputs that are compared; what is quoted of others is evidence at worst
 _SHORT, _MOST_SHORT = 200, 256
 _ECHO = 12  # letters and digits in a row, aligned, that two texts do not share by chance

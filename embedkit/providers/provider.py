@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +39,6 @@ class Connection(Protocol):
         ...
 
 
-@runtime_checkable
 class PurposefulConnection(Protocol):
     """A connection that also wants to know what texts are embedded for: to be found, or to find."""
 
