@@ -16,7 +16,6 @@
     ├── ProviderError               the engine's, or the way to it
     │   ├── ProviderTimeout         one attempt took longer than its limit
     │   ├── ProviderBusy            408, 429, 503, 504: try later
-    │   ├── ProviderUnavailable     425, 499, 500, 502, 520 to 529: it failed for now, or what stands before it did
     │   ├── ModelNotResident        the engine does not have the model loaded
     │   ├── ConnectionRefused       nobody listens there
     │   ├── TransportClosed         the connection broke before the last byte
@@ -26,6 +25,7 @@
     │   ├── ProviderAuthError       the key is missing, wrong or not enough
     │   ├── QuotaExhausted          a quota or a balance is used up, and waiting does not bring it back
     │   └── ProviderFailure         any other refusal of the engine
+    │       └── ProviderUnavailable 425, 499, 500, 502, 520 to 529: it failed for now, or what stands before it did
     ├── StoreError                  the knowledge base on disk
     │   ├── StoreUnreadable         not a database, corrupt, of a newer version, or not to be opened
     │   ├── StoreFull               the disk is full
@@ -212,18 +212,6 @@ class ProviderBusy(ProviderError):
     deferrable = True
 
 
-class ProviderUnavailable(ProviderError):
-    """The engine, or a proxy before it, failed for now (425, 499, 500, 502, 520 to 529). Trying again can help.
-
-    One that repeats for the same batch while a control succeeds is an input's fault: see ``isolable``.
-    """
-
-    code = "PROVIDER_UNAVAILABLE"
-    retryable = True
-    deferrable = True
-    isolable = True
-
-
 class ModelNotResident(ProviderError):
     """The engine has not loaded the model, or unloaded it meanwhile. Trying again can help."""
 
@@ -286,6 +274,17 @@ class ProviderFailure(ProviderError):
 
     code = "PROVIDER_FAILED"
     isolable = True
+
+
+class ProviderUnavailable(ProviderFailure):
+    """The engine, or a proxy before it, failed for now (425, 499, 500, 502, 520 to 529). Trying again can help.
+
+    One that repeats for the same batch while a control succeeds is an input's fault: see ``isolable``.
+    """
+
+    code = "PROVIDER_UNAVAILABLE"
+    retryable = True
+    deferrable = True
 
 
 class StoreError(EmbedkitError):

@@ -83,7 +83,7 @@ def failure_inside(document: object, reply: Reply, asked: Asked) -> ProviderErro
     if status is not None:
         return _classify(status, reply.headers, words, asked)
     guess = _classify(400, reply.headers, words, asked)
-    if not isinstance(guess, ProviderFailure):
+    if type(guess) is not ProviderFailure:
         return guess
     return ResponseInvalid(_message(asked, "answered 200 with an error inside", words), status=reply.status)
 
@@ -110,7 +110,7 @@ def format_after(reply: Reply, asked_for: Format, asked: Asked) -> Format:
     if asked_for == "float":
         return None if words.means("format") else asked_for
     error = _classify(reply.status, reply.headers, words, asked)
-    is_unknown = isinstance(error, ProviderFailure | ProviderUnavailable)
+    is_unknown = isinstance(error, ProviderFailure)
     return "float" if is_unknown or words.means("format") else asked_for
 
 
