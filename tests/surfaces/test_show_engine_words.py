@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import html
 import json
 import socketserver
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from command_line import Shell
 
 WORDS = "the flux capacitor is not aligned"
 KEY = "sk-secret-123456"
+TEXT = "Vault code <seventeen> 'and' nineteen, and nobody may see it\n"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -43,7 +47,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
         (tmp_path / "notes").mkdir()
-        (tmp_path / "notes" / "a.txt").write_text("a text\n", "utf-8")
+        (tmp_path / "notes" / "a.txt").write_text(TEXT, "utf-8")
         (tmp_path / "embedkit.toml").write_text(
             f"""version = 1
 [providers.box]
@@ -76,10 +80,15 @@ def test_and_to_nobody_else(shell: Shell, command: tuple[str, ...]) -> None:
     assert ended.code != 0
     assert WORDS not in ended.err + ended.out
     assert KEY not in ended.err + ended.out
+    assert TEXT[:20] not in ended.err + ended.out
+    assert not any(word in ended.err + ended.out for word in ("Vault", "seventeen", "nineteen"))
+    for form in (quote(TEXT), TEXT.encode().hex(), b64encode(TEXT.encode()).decode()):
+        assert form[:24] not in ended.err + ended.out
 
 
 def test_they_are_not_kept(shell: Shell) -> None:
     shell("sync", "notes", "--show-engine-words")
     assert WORDS not in shell("status").out
     for file in shell.store.parent.iterdir():
-        assert WORDS.encode() not in file.read_bytes()
+        for said in (WORDS, KEY, TEXT, "seventeen"):
+            assert said.encode() not in file.read_bytes()
