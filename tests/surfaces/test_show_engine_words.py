@@ -22,12 +22,14 @@ TEXT = "Vault code <seventeen> 'and' nineteen, and nobody may see it\n"
 
 
 class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:  # the library's name for it
+    def do_GET(self) -> None:
         self._answer(404, {})
 
-    def do_POST(self) -> None:  # the library's name for it
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(418, {"error": {"message": f"{WORDS} (you sent {self.headers['Authorization']})"}})
+    def do_POST(self) -> None:
+        text = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"][0]
+        quoted = [text, repr(text), json.dumps(text), html.escape(text), quote(text), text.encode().hex(), text.split()]
+        said = f"{WORDS} (you sent {self.headers['Authorization']} and {quoted} and {b64encode(text.encode())!r})"
+        self._answer(418, {"error": {"message": said}})
 
     def _answer(self, status: int, document: Any) -> None:
         body = json.dumps(document).encode()
