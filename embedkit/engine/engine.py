@@ -6,7 +6,7 @@ It holds the lanes (one a provider, opened at its first use), the ledger, and th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from embedkit.knowledge.model import Space
 from embedkit.knowledge.ranking import CANDIDATES, fuse
 from embedkit.probing.broker import ProbeBroker
 from embedkit.probing.rules import Verdict
+from embedkit.providers.guarded import GuardedConnection, GuardedProvider, check_texts
 from embedkit.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from embedkit.admission.lane import Lane
     from embedkit.knowledge.search import Hit, Mode, Ranked
     from embedkit.knowledge.store import SqliteStore
-    from embedkit.providers.provider import Connection, Provider
+    from embedkit.providers.provider import Provider
+    from embedkit.providers.wire import Purpose
 
 
 @attrs.frozen(eq=False)
@@ -78,6 +80,7 @@ class Engine:
         reserve: int,
         environ: Mapping[str, str],
         providers: Mapping[str, Provider],
+        show_words: Callable[[str], None] | None = None,
     ) -> None:
         self.settings = settings
         self.nursery = nursery
@@ -97,11 +100,12 @@ class Engine:
             reserve=reserve,
             environ=environ,
             given=providers,
+            show_words=show_words,
         )
         self._knowledge: SqliteStore | None = None
         self._opening_knowledge = trio.Lock()
 
-    def lane(self, provider: str | None = None) -> Lane[Connection]:
+    def lane(self, provider: str | None = None) -> Lane[GuardedConnection]:
         """The lane of a provider; without a name, of the one that embeds. Opened on first use; nothing is sent.
 
         Raises:
@@ -113,7 +117,7 @@ class Engine:
         return lane
 
     @property
-    def lanes(self) -> Sequence[Lane[Connection]]:
+    def lanes(self) -> Sequence[Lane[GuardedConnection]]:
         """The lanes that have been opened."""
         return [route.lane for route in self._routes if not isinstance(route.lane, Unqueued)]
 
@@ -129,6 +133,7 @@ class Engine:
         priority: Priority = "batch",
         tenant: str | None = None,
         stage: str = "query",
+        purpose: Purpose = "document",
         timeout: float | None = None,
         deadline: float | None = None,
         circuit: Circuit | None = None,
@@ -138,12 +143,14 @@ class Engine:
         """Embed ``texts`` as one ticket.
 
         Args:
-            texts: One or more. They stay together: one request, one outcome. An unqueued provider gets as many
-                requests, one after the other, as its bound on a batch asks for.
+            texts: One or more. They stay together: one request, one outcome. A provider with a bound on a batch
+                (``max_inputs``) gets as many requests, one after the other, as that asks for.
             provider: Which; without one, the one that embeds.
             priority: ``interactive`` if somebody waits for it.
             tenant: Whose work it is; batch work is shared fairly between tenants.
             stage: ``ingestion``, ``query``, ``drain``: for the ledger.
+            purpose: ``query`` for a text that is to find others: it gets ``query_prefix`` and ``query_body`` of the
+                settings, in place of those for texts that are to be found.
             timeout: Seconds for one attempt, from dispatch to the last byte; else the settings' ladder.
             deadline: Seconds from now for everything: queue, attempts and waits between them.
             circuit: The run's; when it trips, the ticket is shed if it is still queued. An unqueued provider (Gemini)
@@ -155,12 +162,13 @@ class Engine:
         Raises:
             ProviderError: The final failure.
             AdmissionError: The lane's: circuit open, deadline passed, closed.
-            UsageError: No such provider, an unset key, a model that the engine does not have.
+            UsageError: No such provider, an unset key, a model that the engine does not have, or no list of texts.
 
         Cancellation:
             A queued ticket has left the lane and was never sent. A dispatched one is detached or aborted, as its lane's
             kind says.
         """
+        check_texts(texts)
         deadline_at = math.inf if deadline is None else trio.current_time() + deadline
         route = self._routes.route(provider)
         with trio.move_on_at(deadline_at):
@@ -174,6 +182,13 @@ class Engine:
             on_provider_timeout = circuit.trip
 
         async def buy(some: Sequence[str]) -> tuple[NDArray[np.float32], Ticket]:
+            if isinstance(route.lane, Unqueued):
+                with trio.move_on_at(deadline_at) as waiting:
+                    await route.provider.until_free()
+                if waiting.cancelled_caught:
+                    raise QueueWaitExceeded(
+                        f"provider {route.provider.name}: the deadline passed while it asked everybody to stay away"
+                    )
             ticket = Ticket(
                 priority=priority,
                 weight=max(route.provider.weight(len(some)), 1),
@@ -186,9 +201,9 @@ class Engine:
                 on_provider_timeout=on_provider_timeout,
                 ids=Ids(stage=stage, run=run),
             )
-            return await route.lane.run(lambda connection: connection.embed(some), ticket), ticket
+            return await route.lane.run(lambda connection: connection.embed(some, purpose), ticket), ticket
 
-        most = route.lane.max_inputs if isinstance(route.lane, Unqueued) else None
+        most = route.provider.max_inputs
         if most is None or len(texts) <= most:
             vectors, ticket = await buy(texts)
             return Embeddings(vectors, ticket.clocks, ticket.attempts, route.provider.name, route.provider.model)
@@ -226,7 +241,7 @@ class Engine:
         words: Ranked = []
         if mode != "text":
             await self.check_space()
-            bought = await self.embed([query], priority="interactive", tenant=tenant)
+            bought = await self.embed([query], priority="interactive", tenant=tenant, purpose="query")
             near = await store.nearest(tenant, _unit(bought.vectors[0]), max(k, CANDIDATES), repository)
         if mode != "vector":
             words = await store.by_words(tenant, query, max(k, CANDIDATES), repository)
@@ -316,7 +331,7 @@ class Engine:
         """The space of a provider's vectors of ``dimension``."""
         return self._routes.route(provider).space(dimension)
 
-    def provider(self, name: str | None = None) -> Provider:
+    def provider(self, name: str | None = None) -> GuardedProvider:
         """How a provider is spoken to; without a name, the one that embeds."""
         return self._routes.route(name).provider
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from embedkit.settings.added import VARIABLE_IN_TEXT
 from embedkit.settings.fields import Branch, KeyPath, Leaf, keys_of, written
 from embedkit.settings.model import Settings
-from embedkit.settings.redaction import redacted_url
+from embedkit.settings.redaction import names_a_secret, redacted_url
 from embedkit.settings.tables import ProviderSettings
 
 
@@ -44,11 +46,30 @@ def _below(instance: Any, at: KeyPath, settings: Settings) -> Iterator[InForce]:
     for attribute, told in keys_of(type(instance)):
         value = getattr(instance, attribute.name)
         place = (*at, attribute.name)
-        if isinstance(told, Leaf):
+        if isinstance(told, Leaf) and isinstance(value, Mapping):
+            whole = _leaf(settings, instance, attribute, place, value)
+            yield from _within(settings, place, value, whole.origin)
+        elif isinstance(told, Leaf):
             yield _leaf(settings, instance, attribute, place, value)
         else:
             for path, inner in _children(settings, told, place, value):
                 yield from _below(inner, path, settings)
+
+
+def _within(settings: Settings, at: KeyPath, table: Mapping[str, Any], origin: str) -> Iterator[InForce]:
+    """The fields of a table that is one key's value. A value that may hold what is secret is shown as ``***``."""
+    for name, value in table.items():
+        place = (*at, name)
+        here = (settings.origins or {}).get(written(place), origin)
+        if isinstance(value, Mapping):
+            yield from _within(settings, place, value, here)
+        else:
+            is_plain = isinstance(value, str | int | float) and not names_a_secret(name)
+            yield InForce(place, value if is_plain or VARIABLE_IN_TEXT.search(str(value)) else _in_words(value), here)
+
+
+def _in_words(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple) else "***"
 
 
 def _children(settings: Settings, told: Branch, at: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:

@@ -88,6 +88,13 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         default=parser.argument_default or False,
         help="say more on standard error",
     )
+    parser.add_argument(
+        "--show-engine-words",
+        action="store_const",
+        const=True,
+        default=parser.argument_default or False,
+        help="show on standard error what an engine says about a refusal; it may quote texts",
+    )
 
 
 def _add_paths(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from embedkit.engine import Engine, open_engine
 from embedkit.errors import UsageError
 from embedkit.knowledge.search import Hit
 from embedkit.settings import Settings
+from embedkit.surfaces.engine_words import words_shown
 from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json, print_text
 from embedkit.surfaces.interrupts import interruptible
 
@@ -23,7 +24,7 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
         Nothing was printed, or all of it.
     """
     hits: list[Hit] | None = None
-    async with interruptible() as interrupt, open_engine(settings) as engine:
+    async with interruptible() as interrupt, open_engine(settings, show_words=words_shown(given)) as engine:
         hits = await _search(given, engine)
     if interrupt.came or hits is None:
         return INTERRUPTED

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from embedkit.engine import open_engine
 from embedkit.errors import UsageError
 from embedkit.settings import Settings, TenantSettings
+from embedkit.surfaces.engine_words import words_shown
 from embedkit.surfaces.exits import DONE, FAILED, INTERRUPTED, WORK_LEFT, print_json, print_text
 from embedkit.surfaces.folders import tenant_of
 from embedkit.surfaces.interrupts import interruptible
@@ -35,7 +36,7 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
     """
     tenants = chosen_tenants(given, settings)
     report: SweepReport | None = None
-    async with interruptible() as interrupt, open_engine(settings, reserve=0) as engine:
+    async with interruptible() as interrupt, open_engine(settings, reserve=0, show_words=words_shown(given)) as engine:
         with watching(sys.stderr) as on_progress:
             every = bool(given.paths) or given.all
             async with open_sweep(engine, tenants, all=every, on_progress=on_progress) as sweep:

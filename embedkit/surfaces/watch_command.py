@@ -18,6 +18,7 @@ from embedkit.errors import UsageError
 from embedkit.knowledge.filters import NEVER_INDEXED
 from embedkit.knowledge.source import printable_path
 from embedkit.settings import RepositorySettings, Settings, TenantSettings
+from embedkit.surfaces.engine_words import words_shown
 from embedkit.surfaces.exits import DONE, INTERRUPTED
 from embedkit.surfaces.interrupts import interruptible
 from embedkit.surfaces.sync_command import chosen_tenants, show
@@ -41,7 +42,11 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
     watch = _watcher()
     tenants = chosen_tenants(given, settings)
     roots = _roots(tenants)
-    async with interruptible() as interrupt, open_engine(settings, reserve=0) as engine, trio.open_nursery() as nursery:
+    async with (
+        interruptible() as interrupt,
+        open_engine(settings, reserve=0, show_words=words_shown(given)) as engine,
+        trio.open_nursery() as nursery,
+    ):
         send, changes = trio.open_memory_channel[set[Path]](math.inf)
         # It looks from its first step on; the sweep below takes many before it looks at a file. So no change falls
         # between the two.

@@ -20,7 +20,6 @@ from embedkit.knowledge.leases import LEASE_SECONDS, Leased
 from embedkit.knowledge.repositories import Last, RepositoryRecord
 from embedkit.knowledge.source import Sighting, Snapshot, Source, open_source
 from embedkit.knowledge.work import Work
-from embedkit.providers.catalogue import max_inputs
 from embedkit.sweep.outcome import Outcome, RepositoryReport, deciding, outcome_of
 from embedkit.sweep.progress import Progress
 from embedkit.sweep.schedule import backoff, batch_ceiling, is_due, jitter
@@ -143,7 +142,7 @@ class RepositoryRun:
             lease,
             self._buy,
             width=self._width(record),
-            limits=ChunkLimits(),
+            limits=_limits(self._sweep.engine.settings.embedding.chunk_tokens),
             slice_ends_at=self._began_at + self._sweep.engine.settings.sweep.slice,
             on_progress=self._progressed,
             sought=self._sweep.sought(self._tenant),
@@ -172,7 +171,7 @@ class RepositoryRun:
         one request: what the provider's kind or the last sweep's timeouts allow is all that it holds.
         """
         engine = self._sweep.engine
-        bounds = (engine.settings.batch_for(), record.batch_ceiling, max_inputs(engine.settings.provider()))
+        bounds = (engine.settings.batch_for(), record.batch_ceiling, engine.provider().max_inputs)
         batch = min(bound for bound in bounds if bound is not None)
         if not engine.is_queued():
             return Width(batch, engine.settings.provider().capacity)
@@ -302,3 +301,8 @@ class RepositoryRun:
 def _snapshot(source: Source, known: Mapping[str, Sighting]) -> Snapshot:
     # In a worker thread: look now and then whether the sweep was cancelled meanwhile.
     return source.snapshot(known, check=trio.from_thread.check_cancelled)
+
+
+def _limits(most: int) -> ChunkLimits:
+    """Chunks of at most ``most`` tokens; not quite half of that is aimed at."""
+    return ChunkLimits(target_tokens=most * 15 // 32, max_tokens=most)
