@@ -228,7 +228,7 @@ class Lane(abc.ABC, Generic[C]):
         slots, circuit = self._slots, passage.circuit
         if slots.is_closed:
             raise LaneClosed(f"lane {self.name} is closed")
-        check(passage.ticket)
+        check(passage.ticket)  # it may have been changed since it was made
         if slots.reads_capacity:
             slots.refresh_capacity()
         passage.open(self._clock.current_time())

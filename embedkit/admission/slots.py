@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import contextvars
 import logging
-import math
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -138,11 +137,11 @@ class Slots(Generic[C]):
     @trio.lowlevel.enable_ki_protection
     def rouse(self) -> None:
         """If a ticket fits, have one slot look: an idle one, else a new one while there may be more."""
-        if self.is_closed or not (self._idle or len(self._open) < self.room.capacity):
+        if self.is_closed or not (self._idle.tasks or len(self._open) < self.room.capacity):
             return
         if self.order.choose(self.room) is None:
             return
-        if self._idle:
+        if self._idle.tasks:
             self._idle.wake()
         elif self._is_guarded:
             self._wake_guard()
@@ -241,8 +240,7 @@ class Slots(Generic[C]):
             # only if another one that has a connection stays: one that is still opening its own can serve nobody yet.
             if len(self._open) > self.room.capacity and len(self._connected) > 1:
                 break
-            is_held = self._clock.current_time() < self._hold.until
-            await self._idle.sleep(slot, self._hold.until if is_held else math.inf)
+            await self._idle.sleep(slot, self._hold.until)
         self._open.discard(slot)
         self._connected.discard(slot)
         return None
@@ -266,7 +264,7 @@ class Slots(Generic[C]):
     async def _serve(self, passage: Passage, connection: C) -> None:
         """Make the call and settle. Ends with the settlement: the next take follows at once."""
         try:
-            result = await make_attempts(passage, connection, self._retry, self._hold)
+            result = await make_attempts(passage, connection, self._retry, self._hold, self._clock)
         except BaseException:
             # The engine's own end (Cancelled), or an interrupt: what the engine computes is not known any more.
             self._cut_off(passage)
@@ -365,7 +363,11 @@ class Slots(Generic[C]):
         """Open slots when asked to; stop the lane in the step in which the nursery is cancelled."""
         try:
             while not self.is_closed:
-                if not self._idle and len(self._open) < self.room.capacity and self.order.choose(self.room) is not None:
+                if (
+                    not self._idle.tasks
+                    and len(self._open) < self.room.capacity
+                    and self.order.choose(self.room) is not None
+                ):
                     self._open_slot()
                 self._guard = trio.lowlevel.current_task()
                 await trio.lowlevel.wait_task_rescheduled(self._nursery_cancelled)
@@ -393,7 +395,7 @@ class Slots(Generic[C]):
         # What ended the lane, unless it is Cancelled or an interrupt: those are nobody's cause.
         self._closing.__cause__ = cause if isinstance(cause, Exception) else None
         for resting in (self._idle, self._backing_off):
-            while resting:
+            while resting.tasks:
                 resting.wake()
 
     def _wake_guard(self) -> None:
@@ -403,7 +405,7 @@ class Slots(Generic[C]):
 
     def _retire_surplus(self) -> None:
         """Wake idle slots that are too many; they end unless there is work for them. The longest idle go first."""
-        for _ in range(min(len(self._open) - self.room.capacity, len(self._idle))):
+        for _ in range(min(len(self._open) - self.room.capacity, len(self._idle.tasks))):
             self._idle.wake_longest()
 
     @trio.lowlevel.enable_ki_protection

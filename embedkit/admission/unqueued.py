@@ -137,7 +137,7 @@ class Unqueued(Generic[C]):
         async with stack:
             with slot:
                 # A hint binds the ticket that was told: there is no lane to hold back.
-                result = await make_attempts(passage, connection, self._retry, Hold())
+                result = await make_attempts(passage, connection, self._retry, Hold(), trio.lowlevel.current_clock())
             if not self._closed and len(self._idle) < _KEPT:
                 self._idle.append((connection, stack.pop_all()))
         return result
