@@ -1,6 +1,8 @@
 """What a lane costs, beside trio's own: ``python -m benchmarks.admission``.
 
-Every figure is a ratio within one run: rounds of ours and of the baseline take turns, and medians are compared.
+Every figure is a ratio within one run. Of a call, the price in instructions is held to a bound (``instructions``); its
+time is told, too, from rounds of ours and of the baseline that take turns, and without a bound: it moves with the
+machine.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from functools import partial
 import trio
 import trio.testing
 
+from benchmarks import instructions
 from benchmarks.measure import Figure, report
 from embedkit.activity.ledger import Ledger
 from embedkit.admission.capacity_lane import CapacityLane
@@ -50,11 +53,11 @@ def _lane(nursery: trio.Nursery, capacity: int, *, max_queued: int = 1024) -> Ca
     )
 
 
-async def _in_turn(callers: int, call: Callable[[], Awaitable[None]]) -> float:
-    """Seconds that ``callers`` take for ``CALLS`` calls between them."""
+async def _in_turn(callers: int, calls: int, call: Callable[[], Awaitable[None]]) -> float:
+    """Seconds that ``callers`` take for ``calls`` calls between them."""
 
     async def caller() -> None:
-        for _ in range(CALLS // callers):
+        for _ in range(calls // callers):
             await call()
 
     began = time.perf_counter()
@@ -64,7 +67,7 @@ async def _in_turn(callers: int, call: Callable[[], Awaitable[None]]) -> float:
     return time.perf_counter() - began
 
 
-async def through_limiter(callers: int, capacity: int) -> float:
+async def through_limiter(callers: int, capacity: int, *, calls: int = CALLS) -> float:
     """The baseline: the same call under ``async with CapacityLimiter``."""
     limiter = trio.CapacityLimiter(capacity)
 
@@ -72,10 +75,10 @@ async def through_limiter(callers: int, capacity: int) -> float:
         async with limiter:
             await _one_checkpoint(None)
 
-    return await _in_turn(callers, call)
+    return await _in_turn(callers, calls, call)
 
 
-async def through_lane(callers: int, capacity: int, timeout: float | None = None) -> float:
+async def through_lane(callers: int, capacity: int, timeout: float | None = None, *, calls: int = CALLS) -> float:
     """The same call through a lane, ledger on."""
     async with trio.open_nursery() as nursery:
         lane = _lane(nursery, capacity)
@@ -84,7 +87,7 @@ async def through_lane(callers: int, capacity: int, timeout: float | None = None
             await lane.run(_one_checkpoint, Ticket(timeout=timeout))
 
         await call()
-        seconds = await _in_turn(callers, call)
+        seconds = await _in_turn(callers, calls, call)
         lane.close()
     return seconds
 
@@ -279,12 +282,13 @@ async def _trip_queued(count: int) -> float:
 
 def figures() -> Iterator[Figure]:
     """All of them, one after the other."""
+    yield from instructions.figures()
     lane, limiter = partial(through_lane, 100, 4), partial(through_limiter, 100, 4)
     uncontended = ratio(partial(through_lane, 1, 1), partial(through_limiter, 1, 1))
-    yield Figure("one call, uncontended / under CapacityLimiter", 5.0, uncontended, "at most")
-    yield Figure("one call, 100 callers on 4 slots", 2.5, ratio(lane, limiter), "at most")
+    yield Figure("one call, 100 callers on 4 slots / under CapacityLimiter, time", None, ratio(lane, limiter))
     limited = partial(through_lane, 100, 4, 300.0)
     yield Figure("  the same, each with a limit of 300 s", None, ratio(limited, limiter))
+    yield Figure("one call, uncontended / under CapacityLimiter, time", None, uncontended)
     for name, found in lane_growth().items():
         yield Figure(f"{name} in a lane, 1,000 to 100,000 queued", 2.0, found, "at most")
     for name, found in growth().items():

@@ -33,6 +33,7 @@ class Figure:
         measured: What it is in this run.
         direction: On which side of the bound it must lie.
         unit: ``""`` for a ratio.
+        skipped: Why it could not be measured; ``""`` where it was.
     """
 
     name: str
@@ -40,11 +41,12 @@ class Figure:
     measured: float
     direction: Literal["at least", "at most"] = "at least"
     unit: str = ""
+    skipped: str = ""
 
     @property
     def ok(self) -> bool:
-        """Whether the bound is kept; one that has none is."""
-        if self.bound is None:
+        """Whether the bound is kept; a figure without one, or that was skipped, breaks none."""
+        if self.bound is None or self.skipped:
             return True
         return self.measured >= self.bound if self.direction == "at least" else self.measured <= self.bound
 
@@ -137,6 +139,9 @@ def table(figures: Sequence[Figure]) -> str:
     """The figures in lines: name, measured, bound, and whether it is kept."""
     lines = [f"{'figure':64}  {'measured':>12}  {'bound':>16}  ok"]
     for figure in figures:
+        if figure.skipped:
+            lines.append(f"{figure.name:64}  skipped: {figure.skipped}")
+            continue
         bound = "" if figure.bound is None else f"{figure.direction} {figure.bound:g} {figure.unit}".rstrip()
         verdict = "" if figure.bound is None else "yes" if figure.ok else "NO"
         lines.append(f"{figure.name:64}  {_shown(figure):>12}  {bound:>16}  {verdict}".rstrip())

@@ -295,7 +295,10 @@ def is_provider_timeout(error: object) -> bool:
     True for embedkit errors whose code is exactly one of four (whole, case-sensitive); false for everything else,
     whatever its text: a caller's abort, an open circuit, busy, model-load, refused, reset, any ``KB_`` code.
     """
-    return isinstance(error, EmbedkitError) and error.code in _TIMEOUT_CODES
+    if not isinstance(error, EmbedkitError):
+        return False
+    code: object = error.code
+    return isinstance(code, str) and code in _TIMEOUT_CODES
 
 
 def durable_code(code: str) -> str:

@@ -1,4 +1,4 @@
-"""What every test shares: schedules that vary, and the long runs that have to be asked for.
+"""What every test shares: schedules that vary, a bound in real time, and the long runs that have to be asked for.
 
 hypothesis is imported on purpose, also for the tests that do not use it: it makes trio shuffle the tasks of each
 step, so that all orders appear.
@@ -10,6 +10,23 @@ import random
 
 import hypothesis
 import pytest
+from real_time import (
+    mark_long,
+    pytest_runtest_call,
+    pytest_runtest_makereport,
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+    pytest_timeout_set_timer,
+)
+
+# Hooks: pytest finds them here by their names.
+__all__ = [
+    "pytest_runtest_call",
+    "pytest_runtest_makereport",
+    "pytest_runtest_setup",
+    "pytest_runtest_teardown",
+    "pytest_timeout_set_timer",
+]
 
 hypothesis.settings.register_profile("embedkit", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("embedkit")
@@ -33,9 +50,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--soak"):
-        return
     skip = pytest.mark.skip(reason="long: ask for it with --soak")
     for item in items:
         if "soak" in item.keywords:
-            item.add_marker(skip)
+            mark_long(item)
+            if not config.getoption("--soak"):
+                item.add_marker(skip)

@@ -1,13 +1,25 @@
 """The ledger on disk: a listener that writes changed rows to the knowledge base's file, off the hot path.
 
-A lane's step only puts the row on a list. A task of its own writes the list, at most once a second and in
-short transactions, so that the store's own writes get their turn. What cannot be written stays on the list,
-which is bounded; recording never fails the work.
+A lane's step only puts the row on a list. A task of its own writes the list, at most once a second and in short
+transactions, so that the store's own writes get their turn. Recording never fails the work.
+
+Two kinds of failure are kept apart. If the *file* takes nothing (locked, full, unreadable), the rows stay on the list
+and are tried again. If a *row* cannot be stored, it alone is refused and counted, and all others are written.
+
+The list is bounded, and a row is on it once, however often it changes: what is written is the row as it is then. When
+the list is full, a change may be dropped, with one exception: the settlement of a row that is open on disk is always
+noted, or the file would say ``queued`` until somebody takes the ticket for abandoned. Every other change either is
+superseded by such a settlement, or belongs to a row of which the file knows nothing. So the list holds at most
+``pending_limit`` rows, one batch that is tried again, and the rows that were open on disk when the list filled up;
+their number does not grow while the file takes nothing.
+
+Tests: tests/activity/test_disk.py, tests/activity/test_foreign_values.py.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -19,6 +31,7 @@ import trio
 
 from embedkit.activity import tables
 from embedkit.activity.process import Process, this_process
+from embedkit.activity.records import Records, Unstorable, records_of
 from embedkit.activity.rows import TicketRow
 
 if TYPE_CHECKING:
@@ -33,21 +46,25 @@ logger = logging.getLogger(__name__)
 _BATCH = 1_000
 _DAY = 86_400.0
 _FORGET_EVERY = 3_600.0
+# Seconds after which rows that could not be written are tried again, even if nothing changes.
+_RETRY_EVERY = 30.0
 
 
 @attrs.frozen
 class DiskStatistics:
-    """The writing at one moment.
+    """The writer at one moment.
 
     Attributes:
-        pending: Changed rows not yet written.
-        written: Rows written, each as often as it was.
-        dropped: Changes that found the list full and were not noted.
-        failures: Batches that could not be written; their rows were kept for the next try.
+        pending: Changed rows that are not yet written.
+        written: Rows written, counted each time.
+        refused: Rows that cannot be stored, counted each time.
+        dropped: Changes that were not noted because the list was full.
+        failures: Batches that the file did not take; their rows were kept for the next try.
     """
 
     pending: int
     written: int
+    refused: int
     dropped: int
     failures: int
 
@@ -56,14 +73,14 @@ class LedgerOnDisk:
     """Keeps a ledger's rows in a database.
 
     Args:
-        database: Open for at least as long as ``run`` runs.
-        interval: Seconds between two writings, at least.
-        goodbye: Seconds that the last writing may take when ``run`` is cancelled.
-        keep_tickets: The newest so many stay.
-        keep_days: None older stays (looked at hourly).
-        pending_limit: How many changed rows may wait to be written.
-        process: Who writes.
-        wall_clock: Seconds since the epoch.
+        database: Stays open for at least as long as ``run`` runs.
+        interval: Minimum number of seconds between two writes.
+        goodbye: Seconds that the last write may take when ``run`` is cancelled.
+        keep_tickets: The number of tickets that are kept, the newest ones.
+        keep_days: Tickets older than this are deleted, hourly; see ``tables.forget`` for how age is measured.
+        pending_limit: The number of changed rows that may wait to be written.
+        process: The process that writes.
+        wall_clock: Returns seconds since the epoch.
     """
 
     def __init__(
@@ -87,30 +104,33 @@ class LedgerOnDisk:
         self._process = process or this_process()
         self._wall_clock = wall_clock
         self._pending: dict[int, TicketRow] = {}
+        # Rows that the file has, or is about to have, as open. Every one of them is open in the ledger too, or pending.
+        self._open_on_disk: set[int] = set()
         self._wake = trio.Event()
         self._writer: int | None = None
-        self._forgot_at = float("-inf")
-        self._written = self._dropped = self._failures = 0
+        self._forgot_at = -math.inf
+        self._written = self._refused = self._dropped = self._failures = 0
 
     def changed(self, row: TicketRow) -> None:
-        """Note that ``row`` is to be written. Synchronous, a fraction of a microsecond."""
-        if len(self._pending) >= self._pending_limit and row.id not in self._pending:
+        """Note that ``row`` is to be written. Synchronous, takes a fraction of a microsecond."""
+        if len(self._pending) >= self._pending_limit and row.id not in self._pending and not self._closes(row):
             self._dropped += 1
-            return
-        self._pending[row.id] = row
+        else:
+            self._pending[row.id] = row
+        # For a change that was dropped, too: the file may take again what is on the list.
         if not self._wake.is_set():
             self._wake.set()
 
     async def run(self, ledger: Ledger, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Write ``ledger``'s rows, those it already holds included, until cancelled. Started once.
+        """Write ``ledger``'s rows, including those it already holds, until cancelled. Started once.
 
-        It never fails: what the file does not take is counted, logged once and tried again with the next
-        change.
+        It never fails. What the file does not take is counted, logged once and tried again: with the next change, or
+        half a minute later.
 
         Cancellation:
-            The usual way to end it. What is pending is written first, shielded, for at most ``goodbye``
-            seconds (plus the quarter of a second that a wait for another process's lock takes to notice);
-            then the writer is marked as ended.
+            The usual way to end it. What is pending is written first, shielded, for at most ``goodbye`` seconds (plus
+            the quarter of a second in which a wait for another process's lock notices it); then the writer is marked
+            as ended.
         """
         for row in (*ledger.settled_rows(), *ledger.open_rows()):
             self.changed(row)
@@ -118,7 +138,9 @@ class LedgerOnDisk:
         try:
             task_status.started()
             while True:
-                await self._wake.wait()
+                # Pending here is what the file did not take.
+                with trio.move_on_after(_RETRY_EVERY if self._pending else math.inf):
+                    await self._wake.wait()
                 self._wake = trio.Event()
                 await self._contained(self._write_pending)
                 await trio.sleep(self._interval)
@@ -131,10 +153,10 @@ class LedgerOnDisk:
         """Settle the rows that crashed or ended writers left open.
 
         Returns:
-            How many became ``abandoned`` (never dispatched) or ``unsettled``.
+            The number of rows that became ``abandoned`` (never dispatched) or ``unsettled``.
 
         Raises:
-            StoreError: The file's trouble, by kind.
+            StoreError: The file cannot be used; the class says why.
 
         Cancellation:
             All of it was done, or nothing.
@@ -147,15 +169,16 @@ class LedgerOnDisk:
         return DiskStatistics(
             pending=len(self._pending),
             written=self._written,
+            refused=self._refused,
             dropped=self._dropped,
             failures=self._failures,
         )
 
     async def _contained(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do ``work``; count what it raises.
+        """Do ``work``, and count what it raises.
 
         Cancellation:
-            As ``work``.
+            As for ``work``.
         """
         try:
             await work()
@@ -164,46 +187,80 @@ class LedgerOnDisk:
             if self._failures == 1:
                 logger.warning("the ledger is not written to disk, the work goes on: %s", error)
 
+    def _closes(self, row: TicketRow) -> bool:
+        """Whether the file has ``row`` as open, and it is not."""
+        return row.settled_at is not None and row.id in self._open_on_disk
+
     async def _write_pending(self) -> None:
-        """Write all that changed.
+        """Write everything that changed.
 
         Cancellation:
             Whole batches were written; the rest is still pending.
         """
         writer = await self._enter()
         while self._pending:
-            await self._write_batch(writer)
-        if self._wall_clock() - self._forgot_at >= _FORGET_EVERY:
+            try:
+                await self._write_batch(writer)
+            except tables.WriterForgotten:
+                # Its rows are gone with it: what changes from here on is a new writer's.
+                self._writer = None
+                writer = await self._enter()
+        # By trio's clock: the wall clock may jump.
+        if trio.current_time() - self._forgot_at >= _FORGET_EVERY:
             await self._database.write(self._forget)
+            self._forgot_at = trio.current_time()
 
     async def _write_batch(self, writer: int) -> None:
         batch = dict(islice(self._pending.items(), _BATCH))
         for ticket in batch:
             del self._pending[ticket]
-        # Made here and not in the thread: a row that a lane changes meanwhile would be written half old, half
-        # new.
-        records = [tables.ticket_record(writer, row) for row in batch.values()]
-        attempts = [tables.attempt_record(writer, row, attempt) for row in batch.values() for attempt in row.attempts]
-        now = self._wall_clock()
+        closed = [row.id for row in batch.values() if row.settled_at is not None]
+        # Noted before it is so: a ticket that is settled while the thread works must find its row here.
+        self._open_on_disk.update(row.id for row in batch.values() if row.settled_at is None)
         try:
-            await self._database.write(partial(tables.write_rows, writer, records, attempts, self._keep_tickets, now))
+            now = self._wall_clock()
+            # Made here and not in the thread: a row that a lane changes meanwhile would be written half old, half new.
+            rows = [records for row in batch.values() if (records := self._records_of(writer, row)) is not None]
+            refused = await self._database.write(partial(tables.write_rows, writer, rows, self._keep_tickets, now))
         except BaseException:
             # Whether it failed or was cancelled: nothing of it was written.
             self._pending = {**batch, **self._pending}
             raise
-        self._written += len(records)
+        self._open_on_disk.difference_update(closed)
+        self._written += len(rows) - len(refused)
+        for error in refused:
+            self._note_refusal(error)
+
+    def _records_of(self, writer: int, row: TicketRow) -> Records | None:
+        try:
+            return records_of(writer, row)
+        except Exception as error:  # Unstorable; or a defect, which is to cost no other row either
+            self._note_refusal(error)
+            return None
+
+    def _note_refusal(self, error: Exception) -> None:
+        self._refused += 1
+        if self._refused == 1:
+            # Without the text of a foreign error, which may quote the value.
+            reason = str(error) if isinstance(error, Unstorable) else type(error).__name__
+            logger.warning(
+                "the ledger: a row cannot be stored (%s); it is left out, and further ones are only counted", reason
+            )
 
     async def _say_goodbye(self) -> None:
         if self._pending:
+            # There may be no time for all of it: first what the file would otherwise keep as open.
+            self._pending = dict(sorted(self._pending.items(), key=lambda item: not self._closes(item[1])))
             await self._write_pending()
         if self._writer is not None:
             await self._database.write(partial(tables.end_writer, self._writer, self._wall_clock()))
 
     async def _enter(self) -> int:
-        """Enter this process as a writer, once, and tidy up after those that are gone."""
+        """Add this process as a writer, once, and clean up after writers that are gone."""
         if self._writer is None:
             await prepare(self._database)
             self._writer = await self._database.write(self._tidy_and_enter)
+            self._forgot_at = trio.current_time()
         return self._writer
 
     def _tidy_and_enter(self, connection: sqlite3.Connection) -> int:
@@ -213,28 +270,26 @@ class LedgerOnDisk:
         return tables.add_writer(self._process, now, connection)
 
     def _forget(self, connection: sqlite3.Connection) -> None:
-        now = self._wall_clock()
-        tables.forget_before(now - self._keep_seconds, connection)
-        self._forgot_at = now
+        tables.forget(self._wall_clock(), self._keep_seconds, connection)
 
 
 async def prepare(database: Database) -> None:
-    """Make or bring up to date the ledger's tables.
+    """Create or upgrade the ledger's tables.
 
     Raises:
-        StoreError: The file's trouble, by kind.
+        StoreError: The file cannot be used; the class says why.
 
     Cancellation:
-        Each step was done whole or not at all.
+        Each step was done as a whole or not at all.
     """
     await database.migrate(tables.COMPONENT, tables.STEPS)
 
 
 async def read_report(database: Database) -> tuple[ReportRow, ...]:
-    """Reports over every ticket that the file keeps, of all processes.
+    """Reports over every stored ticket, of all processes.
 
     Raises:
-        StoreError: The file's trouble, by kind.
+        StoreError: The file cannot be used; the class says why.
 
     Cancellation:
         Nothing was changed.
@@ -244,10 +299,10 @@ async def read_report(database: Database) -> tuple[ReportRow, ...]:
 
 
 async def read_longest_waits(database: Database, now: float) -> dict[str, float]:
-    """Seconds that the longest waiting ticket of each lane has waited at wall-clock time ``now``, of all processes.
+    """The longest wait in each lane at wall-clock time ``now``, in seconds, over all processes.
 
     Raises:
-        StoreError: The file's trouble, by kind.
+        StoreError: The file cannot be used; the class says why.
 
     Cancellation:
         Nothing was changed.

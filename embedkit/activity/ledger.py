@@ -1,12 +1,15 @@
 """The ledger: what happened to every ticket and every attempt, in memory, while it happens.
 
-Lanes tell it; it decides nothing, and recording never fails the work. A ticket costs a few microseconds: its
-group's tally is found once, when it is opened, and each event writes to fields. Rows that are open stand in a
-table, settled ones in a ring that forgets the oldest; the tallies forget nothing, so reports stay right after
-the ring has.
+Lanes report to it. It decides nothing, and recording never fails the work: names and words may be any object (see
+``rows``). A ticket costs a few microseconds: its group's tally is looked up once, when the row is opened, and each
+event writes to fields. Open rows are in a table, settled ones in a ring that forgets the oldest. The tallies forget
+nothing, so reports stay right after the ring has forgotten.
 
-A listener is told of each event and may write it elsewhere. Its failures are counted and logged once, and are
-nobody else's business.
+A listener is told of each event and may write it elsewhere. Each method changes all of the ledger's state first and
+tells the listeners last, so that whatever a listener reads, raises or calls back meets whole books. An ``Exception`` of
+a listener is counted and logged once. Any other ``BaseException`` is raised after all listeners have been told.
+
+Tests: tests/activity/test_ledger.py, tests/activity/test_foreign_values.py.
 """
 
 from __future__ import annotations
@@ -29,13 +32,14 @@ from embedkit.activity.rows import (
     FAILURE_STAGES,
     OUTCOMES,
     STAGES,
-    UNKNOWN,
     AttemptRow,
     TicketRow,
     code_word,
+    http_status,
+    name,
     word,
 )
-from embedkit.clocks import Clocks
+from embedkit.clocks import ZERO, Clocks
 from embedkit.clocks import attribution as attribute
 
 logger = logging.getLogger(__name__)
@@ -48,8 +52,8 @@ class LedgerStatistics:
     Attributes:
         open: Rows of tickets that are not settled.
         kept: Settled rows in the ring.
-        forgotten: Settled rows that fell out of it; the reports still count them.
-        listener_failures: Exceptions of listeners.
+        forgotten: Settled rows that dropped out of the ring; the reports still count them.
+        listener_failures: Exceptions raised by listeners.
     """
 
     open: int
@@ -62,8 +66,8 @@ class Ledger:
     """The recorder of an engine.
 
     Args:
-        keep: How many settled tickets the ring holds.
-        wall_clock: Seconds since the epoch; asked once a ticket.
+        keep: The number of settled tickets that the ring holds.
+        wall_clock: Returns seconds since the epoch; called once per ticket.
     """
 
     def __init__(self, *, keep: int = 1_000, wall_clock: Callable[[], float] = time.time) -> None:
@@ -72,8 +76,9 @@ class Ledger:
         self._open: dict[int, TicketRow] = {}
         self._settled: deque[TicketRow] = deque(maxlen=keep)
         self._settlements = 0
+        # Keys are exact strings, as ``name`` and ``word`` return them.
         self._tallies: dict[tuple[str, ...], Tally] = {}
-        # A tuple, replaced whole: a listener may leave while it is being told.
+        # A tuple, replaced as a whole: a listener may detach itself while it is being told.
         self._listeners: tuple[Listener, ...] = ()
         self._listener_failures = 0
 
@@ -82,7 +87,7 @@ class Ledger:
         self._listeners = (*self._listeners, listener)
 
     def detach(self, listener: Listener) -> None:
-        """Tell it no longer."""
+        """Stop telling ``listener``."""
         self._listeners = tuple(other for other in self._listeners if other is not listener)
 
     def open(
@@ -106,38 +111,41 @@ class Ledger:
 
         Args:
             lane: The lane's name.
-            service: Who asks.
+            service: The part of the program that made the request.
             stage: One of ``rows.STAGES``.
-            role: What for.
+            role: What the model is used for.
             provider: The provider's kind or name.
             model: The model's id.
             priority: The class: one of ``rows.CLASSES``.
-            tenant: Whose work it is.
-            run: The run's id, where it belongs to one.
+            tenant: The tenant that the work belongs to, or ``None``.
+            run: The id of the run that the work belongs to, or ``None``.
             weight: In the lane's units.
-            inputs: How many texts.
-            now: Instant of the offer, on the clock that all later instants of this row are on.
-            disposition: ``queued``, or ``not-applicable`` where no lane is in between.
+            inputs: The number of texts.
+            now: Instant of the offer, on the same clock as all later instants of this row.
+            disposition: ``queued``, or ``not-applicable`` if the call does not pass through a lane.
 
         Returns:
-            The row, to be handed back at each later event. Words outside a vocabulary stand in it as
-            ``unknown``.
+            The row, to be passed to each later event. Words outside a vocabulary, and names that are neither strings,
+            UUIDs nor whole numbers, are ``unknown`` in it.
         """
-        tally = self._tallies.get((service, stage, role, provider, model, priority, disposition))
+        try:
+            tally = self._tallies.get((service, stage, role, provider, model, priority, disposition))
+        except Exception:  # one of them cannot be hashed or compared
+            tally = None
         if tally is None:
             tally = self._tally(service, stage, role, provider, model, priority, disposition)
         group = tally.group
         row = TicketRow(
             next(self._ids),
-            lane,
-            service,
+            lane if type(lane) is str else name(lane),
+            group.service,
             group.stage,
-            role,
-            provider,
-            model,
+            group.role,
+            group.provider,
+            group.model,
             group.priority,
-            tenant,
-            run,
+            tenant if tenant is None or type(tenant) is str else name(tenant),
+            run if run is None or type(run) is str else name(run),
             weight,
             inputs,
             group.disposition,
@@ -149,11 +157,16 @@ class Ledger:
         tally.last_seen = row.opened_wall
         self._open[row.id] = row
         if self._listeners:
-            self._tell(row)
+            try:
+                self._tell(row)
+            except BaseException:
+                # The caller never gets the row, so nobody else could close it.
+                self.settled(row, now, outcome="abandoned", clocks=ZERO)
+                raise
         return row
 
     def dispatched(self, row: TicketRow, now: float) -> None:
-        """A slot took the ticket."""
+        """A slot took the ticket. A second call, or one after the settlement, changes nothing."""
         if row.settled_at is not None or row.dispatched_at is not None:
             return
         row.dispatched_at = now
@@ -164,7 +177,7 @@ class Ledger:
             self._tell(row)
 
     def attempt_started(self, row: TicketRow, number: int, now: float) -> AttemptRow:
-        """A provider call begins; the sleep since the one before it is that one's ``retry_delay``."""
+        """A provider call begins; the sleep since the previous call becomes the previous call's ``retry_delay``."""
         attempt = AttemptRow(row.id, number, now)
         if row.attempts:
             previous = row.attempts[-1]
@@ -186,10 +199,10 @@ class Ledger:
         status: int | None = None,
         retry_delay: float | None = None,
     ) -> None:
-        """A provider call ended."""
+        """A provider call ended. A ``status`` that is no HTTP status is dropped."""
         attempt.ended_at = now
         attempt.code = None if code is None else code_word(code)
-        attempt.status = status
+        attempt.status = None if status is None else http_status(status)
         attempt.retry_delay = retry_delay
         if self._listeners:
             row = self._open.get(attempt.ticket)
@@ -215,17 +228,19 @@ class Ledger:
             now: Instant.
             outcome: One of ``rows.OUTCOMES``.
             clocks: The three times.
-            code: What it failed with; words that are no code stand as ``unknown``.
+            code: The error's code; anything that does not look like a code becomes ``unknown``.
             failure_stage: One of ``rows.FAILURE_STAGES``.
-            attribution: ``queue`` or ``provider``; worked out from ``clocks`` where there is a code and none
-                is given.
-            detached: Whether its caller had left before.
+            attribution: ``queue`` or ``provider``; computed from ``clocks`` if there is a code and it is not given.
+            detached: Whether the caller had left before.
         """
         if row.settled_at is not None:
             return
-        del self._open[row.id]
+        if self._open.get(row.id) is row:
+            del self._open[row.id]
         row.settled_at = now
-        row.outcome = outcome = outcome if outcome in OUTCOMES else UNKNOWN
+        if type(outcome) is not str or outcome not in OUTCOMES:
+            outcome = word(outcome, OUTCOMES)
+        row.outcome = outcome
         row.clocks = clocks
         row.detached = detached
         if code is not None or failure_stage is not None or attribution is not None:
@@ -248,11 +263,11 @@ class Ledger:
         return tuple(self._open.values())
 
     def settled_rows(self) -> tuple[TicketRow, ...]:
-        """The newest settled tickets that the ring still holds, oldest first."""
+        """The settled tickets that the ring still holds, oldest first."""
         return tuple(self._settled)
 
     def report(self) -> tuple[ReportRow, ...]:
-        """Every group since the ledger began, what the ring has forgotten included."""
+        """Every group since the ledger was made, including what the ring has forgotten."""
         return report_rows(self._tallies.values())
 
     def statistics(self) -> LedgerStatistics:
@@ -266,28 +281,47 @@ class Ledger:
         )
 
     def _tally(
-        self, service: str, stage: str, role: str, provider: str, model: str, priority: str, disposition: str
+        self,
+        service: object,
+        stage: object,
+        role: object,
+        provider: object,
+        model: object,
+        priority: object,
+        disposition: object,
     ) -> Tally:
-        """The group's tally, in the words of the vocabularies; made if there is none."""
-        stage, priority, disposition = word(stage, STAGES), word(priority, CLASSES), word(disposition, DISPOSITIONS)
-        key = (service, stage, role, provider, model, priority, disposition)
+        """The tally of the group that these names and words stand for; made if there is none."""
+        key = (
+            name(service),
+            word(stage, STAGES),
+            name(role),
+            name(provider),
+            name(model),
+            word(priority, CLASSES),
+            word(disposition, DISPOSITIONS),
+        )
         tally = self._tallies.get(key)
         if tally is None:
             tally = self._tallies[key] = Tally(Group(*key))
         return tally
 
     def _tell(self, row: TicketRow) -> None:
+        interrupt: BaseException | None = None
         for listener in self._listeners:
             try:
                 listener.changed(row)
             except Exception as error:
                 self._note_failure(listener, error)
+            except BaseException as error:
+                # The others are told first: the file's writer would otherwise never hear of a settlement.
+                interrupt = interrupt or error
+        if interrupt is not None:
+            raise interrupt
 
     def _note_failure(self, listener: Listener, error: Exception) -> None:
         self._listener_failures += 1
         if self._listener_failures == 1:
-            # Once: at a lane's pace a broken listener would fill the log. And without its text, which may
-            # quote work.
+            # Once, or a broken listener would fill the log; and without the error's text, which may quote an input.
             logger.warning(
                 "ledger: listener %s failed (%s); the work goes on, further failures are only counted",
                 type(listener).__name__,

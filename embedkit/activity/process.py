@@ -1,7 +1,10 @@
-"""Which process wrote a row, and whether it still lives.
+"""Which process wrote a row, and whether that process is still alive.
 
-A process id alone is given again to others, so it goes with the moment when the process started and with the
-boot it started in. Pure but for reading what the system says.
+The system reuses process ids, so an id is stored with the time at which the process started and the boot in which it
+started. Pure, except that it reads what the system says. Whatever the system says, nothing here raises: a writer that
+cannot find out who is alive still has to write.
+
+Tests: tests/activity/test_process.py.
 """
 
 from __future__ import annotations
@@ -12,18 +15,20 @@ from pathlib import Path
 
 import attrs
 
+from embedkit.activity.rows import name
+
 _PROC = Path("/proc")
 
 
 @attrs.frozen
 class Process:
-    """A process, named so that no other one ever has the same name.
+    """A process, identified so that no other process ever has the same identity.
 
     Attributes:
         host: The machine's (or container's) name.
-        boot: The kernel's id of this boot; ``""`` where the system has none.
+        boot: The kernel's id of this boot; ``""`` if the system has none.
         pid: Process id.
-        started: When it started, in the kernel's ticks since boot; ``""`` where the system does not say.
+        started: When it started, in the kernel's ticks since boot; ``""`` if the system does not tell.
     """
 
     host: str
@@ -33,16 +38,17 @@ class Process:
 
 
 def this_process() -> Process:
-    """The process that asks."""
+    """The process that calls this."""
     pid = os.getpid()
     state = _state(pid)
-    return Process(platform.node(), _boot(), pid, state[1] if state else "")
+    # A host's name is bytes to the kernel, and may not be UTF-8.
+    return Process(name(platform.node()), _boot(), pid, state[1] if state else "")
 
 
 def is_dead(process: Process, here: Process) -> bool:
-    """Whether ``process`` is known to have ended, seen from ``here``.
+    """Whether ``process`` is known to have ended, as seen from ``here``.
 
-    False where it cannot be told: a process of another host, or a system that cannot be asked.
+    False if that cannot be known: the process is on another host, or the system does not tell.
     """
     if process.host != here.host:
         return False
@@ -52,36 +58,39 @@ def is_dead(process: Process, here: Process) -> bool:
     if state is None:
         return not _answers(process.pid)
     run_state, started = state
-    # A zombie is a dead process that its parent has not asked about yet.
+    # A zombie is a dead process that its parent has not collected yet.
     return run_state in "ZX" or started != process.started
 
 
 def _boot() -> str:
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return ""
 
 
 def _state(pid: int) -> tuple[str, str] | None:
-    """Run state and start time (fields 3 and 22 of proc(5)'s stat), or ``None`` where they cannot be read."""
+    """Run state and start time (fields 3 and 22 of stat in proc(5)), or ``None`` if they cannot be read."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The command, field 2, stands in brackets and may hold anything, brackets and blanks included.
+    # The command, field 2, is in parentheses and may contain anything, parentheses and blanks included.
     fields = stat.rpartition(")")[2].split()
-    return fields[0], fields[19]
+    # An emulated /proc may know fewer fields, and a process that is just ending has been seen with none.
+    return (fields[0], fields[19]) if len(fields) > 19 else None
 
 
 def _answers(pid: int) -> bool:
-    """Whether a process has this id, for systems that have no /proc or hide other users' processes in it."""
+    """Whether a process has this id, for systems without /proc and for those that hide other users' processes in it."""
     if os.name != "posix":
-        return True  # signal 0 is a real signal elsewhere, so it is not asked
+        return True  # elsewhere 0 is a real signal, so it must not be sent
+    if pid <= 0:
+        return False  # to kill(2) these are groups of processes, not one
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # larger than any id of this system
         return False
-    except PermissionError:
+    except OSError:  # it is there, and another user's
         return True
     return True

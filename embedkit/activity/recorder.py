@@ -1,4 +1,4 @@
-"""Who is told what happens: the recorder that lanes speak to, and the listeners that a ledger speaks to."""
+"""Two protocols: the recorder that lanes report to, and the listeners that a ledger reports to."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class Recorder(Protocol):
-    """What a lane tells: each ticket and attempt, in order. ``now`` is always ``trio.current_time()``.
+    """What a lane reports: each ticket and each attempt, in order. ``now`` is always ``trio.current_time()``.
 
-    A lane does not guard its calls: whoever implements this must not raise.
+    Implementations must not raise. Names and words are the caller's and may be any object; see ``rows``.
     """
 
     def open(
@@ -36,7 +36,7 @@ class Recorder(Protocol):
         ...
 
     def dispatched(self, row: TicketRow, now: float) -> None:
-        """A slot took it."""
+        """A slot took the ticket."""
         ...
 
     def attempt_started(self, row: TicketRow, number: int, now: float) -> AttemptRow:
@@ -52,7 +52,7 @@ class Recorder(Protocol):
         status: int | None = None,
         retry_delay: float | None = None,
     ) -> None:
-        """It ended: with ``code`` if it failed."""
+        """A provider call ended; ``code`` says why, if it failed."""
         ...
 
     def settled(
@@ -67,18 +67,17 @@ class Recorder(Protocol):
         attribution: str | None = None,
         detached: bool = False,
     ) -> None:
-        """The ticket is over. It is told once."""
+        """The ticket has ended. Called once per ticket."""
         ...
 
 
 class Listener(Protocol):
-    """Somebody who wants to know of each change to a row: a file, a metric, a trace.
+    """Is told of each change to a row, to write it to a file, a metric or a trace.
 
-    Called synchronously on the trio thread, between two steps of a lane: it reads what it needs and returns.
-    It neither keeps nor changes the row, and cancels nobody: a lane is in the middle of a step. What it raises is
-    contained.
+    Called synchronously on the trio thread, in the middle of a lane's step: it reads what it needs and returns. It must
+    not change the row or cancel anybody. An ``Exception`` that it raises is counted and goes no further.
     """
 
     def changed(self, row: TicketRow) -> None:
-        """``row`` was opened, dispatched, settled, or one of its attempts began or ended."""
+        """``row`` was opened, dispatched or settled, or one of its attempts began or ended."""
         ...

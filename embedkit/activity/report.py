@@ -1,7 +1,7 @@
-"""Reports over the ledger: how many tickets, how they ended, and how long each clock ran.
+"""Reports over the ledger: how many tickets there were, how they ended, and how long each clock ran.
 
-They have one shape, whether they come from memory or from disk. A *tally* adds up the tickets of one group
-while they happen. A *report row* is a tally at rest.
+Reports from memory and from disk have the same shape. A *tally* adds up the tickets of one group while they happen. A
+*report row* is a snapshot of a tally.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from embedkit.clocks import Clocks
 
 @attrs.frozen
 class Group:
-    """What reports are grouped by. ``priority`` is the class."""
+    """What reports are grouped by. ``priority`` is the priority class."""
 
     service: str
     stage: str
@@ -32,12 +32,12 @@ class Group:
 class ClockSummary:
     """One clock over many tickets, in seconds.
 
-    ``None`` where no ticket ran it: a wait of zero is a measured 0.0, and is not the same.
+    ``None`` if no ticket ran it. That is not the same as a wait of zero, which is a measured 0.0.
 
     Attributes:
         mean: Exact.
-        p50: Within 1/32 of the exact one, as ``p95``.
-        p95: Nearest rank.
+        p50: Nearest rank, within 1/32 of the exact value.
+        p95: As ``p50``.
         max: Exact.
     """
 
@@ -52,18 +52,18 @@ class ReportRow:
     """One group of tickets.
 
     Attributes:
-        group: What they have in common.
-        calls: Provider calls made for them: attempts, retries included.
-        tickets: Tickets opened.
-        queued: Of these, waiting now.
-        in_flight: Of these, out now.
-        failures: Of these, failed.
-        outcomes: Of these, settled, by word; words that did not happen are left out.
-        queue_wait: Over every settled ticket, those that gave up waiting included: without them the survivors
-            would hide the worst waits.
-        provider_time: Over the settled tickets that were dispatched, as ``retry_wait``.
-        retry_wait: Slept between attempts.
-        last_seen: When one of them was last opened or settled, in seconds since the epoch.
+        group: What the tickets have in common.
+        calls: Provider calls made for them, retries included.
+        tickets: Tickets that were opened.
+        queued: Tickets that are waiting now.
+        in_flight: Tickets that are out now.
+        failures: Tickets that failed.
+        outcomes: The number of settled tickets for each outcome that occurred.
+        queue_wait: Over every settled ticket, including those that gave up waiting: without them the worst waits
+            would not be seen.
+        provider_time: Over the settled tickets that were dispatched.
+        retry_wait: Time slept between attempts, over the settled tickets that were dispatched.
+        last_seen: When one of the tickets was last opened or settled, in seconds since the epoch.
     """
 
     group: Group
@@ -79,7 +79,7 @@ class ReportRow:
     last_seen: float
 
     def as_json(self) -> dict[str, Any]:
-        """The row as ``status --json`` prints it: group and figures side by side."""
+        """The row as ``status --json`` prints it: the group's keys, then the figures."""
         figures = attrs.asdict(self, recurse=True)
         group = figures.pop("group")
         group["class"] = group.pop("priority")
@@ -87,7 +87,7 @@ class ReportRow:
 
 
 class Tally:
-    """A group's figures, while they grow. The ledger adds to it at each event and keeps no ticket for it."""
+    """A group's figures while they grow. The ledger adds to it at each event; no ticket is kept for it."""
 
     __slots__ = (
         "calls",
@@ -113,17 +113,29 @@ class Tally:
         self.retry = Histogram()
 
     def settle(self, outcome: str, clocks: Clocks | None, dispatched: bool) -> None:
-        """Count an ended ticket, taken out of ``queued`` or ``in_flight``; ``clocks`` where they were measured."""
-        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+        """Count an ended ticket, already taken out of ``queued`` or ``in_flight``.
+
+        Args:
+            outcome: How it ended.
+            clocks: Its times, or ``None`` if they were not measured.
+            dispatched: Whether it was in flight.
+        """
+        try:
+            self.outcomes[outcome] += 1
+        except KeyError:
+            self.outcomes[outcome] = 1
         if clocks is None:
             return
         self.wait.add(clocks.queue_wait)
         if dispatched:
             self.provider.add(clocks.provider_time)
-            self.retry.add(clocks.retry_wait)
+            if clocks.retry_wait:
+                self.retry.add(clocks.retry_wait)
+            else:
+                self.retry.zeros += 1
 
     def report(self) -> ReportRow:
-        """The figures as they stand."""
+        """A snapshot."""
         return ReportRow(
             group=self.group,
             calls=self.calls,

@@ -1,28 +1,30 @@
 """The ledger's tables, and every statement on them. Functions of a connection, run inside a transaction.
 
 Instants on disk are wall-clock seconds since the epoch: trio's clock means nothing to another process.
+
+Tests: tests/activity/test_tables.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from embedkit.activity.process import Process, is_dead
+from embedkit.activity.records import Records
 from embedkit.activity.report import Group, ReportRow, Tally, report_rows
-from embedkit.activity.rows import UNKNOWN, AttemptRow, TicketRow
 from embedkit.clocks import Clocks
-from embedkit.errors import durable_code
 
 if TYPE_CHECKING:
     import sqlite3
 
 COMPONENT: Final = "activity"
-Record = tuple[Any, ...]
-
-# Seconds without a sign of life after which a writer on another host, which cannot be asked, counts as ended.
-# Should it live after all, its next batch writes its rows as they are.
-_SILENCE = 86_400.0
+_DAY = 86_400.0
+# Seconds without a sign of life after which a writer on another host, which cannot be asked, counts as ended. If it is
+# alive after all, its next batch writes its rows as they are.
+_SILENCE = _DAY
+# What is too old is measured against the newest rows, from the last of this many different days: see ``forget``.
+_WITNESSES = 3
 
 _FIRST = """
 CREATE TABLE activity_writers (
@@ -49,6 +51,7 @@ CREATE TABLE activity_attempts (
 """
 STEPS: Final = (_FIRST,)
 
+# The parameters are in the order of ``records.ticket_record``.
 _UPSERT_TICKET = """
 INSERT INTO activity_tickets (writer, ticket, lane, service, stage, role, provider, model, class, tenant, run,
     weight, inputs, disposition, enqueued_at, dispatched_at, settled_at, queue_wait, provider_time,
@@ -60,6 +63,7 @@ ON CONFLICT (writer, ticket) DO UPDATE SET dispatched_at = excluded.dispatched_a
     excluded.failure_stage, code = excluded.code, attribution = excluded.attribution, detached =
     excluded.detached, attempts = excluded.attempts
 """
+# The parameters are in the order of ``records.attempt_record``.
 _UPSERT_ATTEMPT = """
 INSERT INTO activity_attempts (writer, ticket, number, started_at, ended_at, code, status, retry_delay)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -79,55 +83,12 @@ FROM activity_tickets
 """
 
 
-def ticket_record(writer: int, row: TicketRow) -> Record:
-    """``row`` as it stands now, for ``write_rows``. Clocks are written once they are final."""
-    clocks = row.clocks if row.settled_at is not None else None
-    return (
-        writer,
-        row.id,
-        row.lane,
-        row.service,
-        row.stage,
-        row.role,
-        row.provider,
-        row.model,
-        row.priority,
-        row.tenant,
-        row.run,
-        row.weight,
-        row.inputs,
-        row.disposition,
-        row.opened_wall,
-        _wall(row, row.dispatched_at),
-        _wall(row, row.settled_at),
-        clocks and clocks.queue_wait,
-        clocks and clocks.provider_time,
-        clocks and clocks.retry_wait,
-        row.outcome,
-        row.failure_stage,
-        _durable(row.code),
-        row.attribution,
-        row.detached,
-        len(row.attempts),
-    )
-
-
-def attempt_record(writer: int, row: TicketRow, attempt: AttemptRow) -> Record:
-    """``attempt`` of ``row`` as it stands now."""
-    return (
-        writer,
-        row.id,
-        attempt.number,
-        _wall(row, attempt.started_at),
-        _wall(row, attempt.ended_at),
-        _durable(attempt.code),
-        attempt.status,
-        attempt.retry_delay,
-    )
+class WriterForgotten(Exception):
+    """The writer's own row is gone: it was silent for so long that another process took it for dead and forgot it."""
 
 
 def add_writer(process: Process, now: float, connection: sqlite3.Connection) -> int:
-    """Enter a writer; returns the id under which its rows stand."""
+    """Add a writer; returns the id that its rows carry."""
     cursor = connection.execute(
         "INSERT INTO activity_writers (host, boot, pid, started, opened_at, seen_at) VALUES (?, ?, ?, ?, ?, ?)",
         (process.host, process.boot, process.pid, process.started, now, now),
@@ -137,30 +98,81 @@ def add_writer(process: Process, now: float, connection: sqlite3.Connection) -> 
 
 
 def end_writer(writer: int, now: float, connection: sqlite3.Connection) -> None:
-    """The writer says goodbye: what is open of it from now on was left behind."""
+    """Mark the writer as ended: rows of it that are still open were left behind."""
     connection.execute("UPDATE activity_writers SET ended_at = ? WHERE id = ?", (now, writer))
 
 
 def write_rows(
-    writer: int,
-    tickets: Sequence[Record],
-    attempts: Sequence[Record],
-    keep: int,
-    now: float,
-    connection: sqlite3.Connection,
-) -> None:
-    """Enter or bring up to date, and let the oldest tickets beyond ``keep`` go."""
-    connection.executemany(_UPSERT_TICKET, tickets)
-    connection.executemany(_UPSERT_ATTEMPT, attempts)
-    # Whoever writes lives, though it may have been taken for dead.
-    connection.execute("UPDATE activity_writers SET seen_at = ?, ended_at = NULL WHERE id = ?", (now, writer))
+    writer: int, rows: Sequence[Records], keep: int, now: float, connection: sqlite3.Connection
+) -> list[Exception]:
+    """Insert or update ``rows``, and delete the oldest tickets beyond ``keep``.
+
+    Returns:
+        Why rows were refused, one error for each; the others are stored.
+
+    Raises:
+        WriterForgotten: There is no such writer. Nothing was stored.
+        sqlite3.Error: The file's failure, not a row's. Nothing was stored.
+    """
+    # A writer that writes is alive, even if another process has taken it for dead. First of all, because without this
+    # row every row of a batch would break its foreign key, for ever, and none of them would be at fault.
+    seen = connection.execute("UPDATE activity_writers SET seen_at = ?, ended_at = NULL WHERE id = ?", (now, writer))
+    if seen.rowcount == 0:
+        raise WriterForgotten
+    refused: list[Exception] = []
+    if _refusal(rows, connection) is not None:
+        refused = [error for row in rows if (error := _refusal([row], connection)) is not None]
     # Ids ascend, so this finds the surplus without counting.
     connection.execute("DELETE FROM activity_tickets WHERE id <= (SELECT max(id) FROM activity_tickets) - ?", (keep,))
+    return refused
+
+
+def _refusal(rows: Sequence[Records], connection: sqlite3.Connection) -> Exception | None:
+    """Store all of ``rows``, or none if one of them is at fault: then why."""
+    import sqlite3
+
+    # Errors about a value: of a wrong type, too large, not to be encoded, against a constraint. A full disk, a lock, a
+    # missing table and a damaged file are OperationalError and DatabaseError itself: nobody's row is at fault.
+    at_fault = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+    connection.execute("SAVEPOINT activity_rows")
+    try:
+        connection.executemany(_UPSERT_TICKET, [row.ticket for row in rows])
+        connection.executemany(_UPSERT_ATTEMPT, [attempt for row in rows for attempt in row.attempts])
+    except (*at_fault, OverflowError, ValueError, TypeError) as error:
+        connection.execute("ROLLBACK TO activity_rows")
+        return error
+    finally:
+        # Some failures of the file end the transaction themselves, and the savepoint with it.
+        if connection.in_transaction:
+            connection.execute("RELEASE activity_rows")
+    return None
+
+
+def forget(now: float, keep_seconds: float, connection: sqlite3.Connection) -> None:
+    """Delete tickets that are older than ``keep_seconds``, and writers of which nothing is left.
+
+    Age is measured from ``now``, but not from later than the ``_WITNESSES``-th newest day on which tickets were
+    recorded. One reading of a clock is no evidence: a clock that is 40 days ahead for a moment, at a start or while it
+    writes rows, makes one such day (two around midnight) and deletes nothing. In return a ticket stays as much longer
+    as the newest days are apart: two days where there is work every day.
+    """
+    days = connection.execute(
+        "SELECT DISTINCT CAST(enqueued_at / ? AS INTEGER) AS day FROM activity_tickets ORDER BY day DESC LIMIT ?",
+        (_DAY, _WITNESSES),
+    ).fetchall()
+    if len(days) == _WITNESSES:
+        (oldest_witness,) = days[-1]
+        forget_before(min(now, oldest_witness * _DAY) - keep_seconds, connection)
+    forget_writers(connection)
 
 
 def forget_before(instant: float, connection: sqlite3.Connection) -> None:
-    """Let tickets that were enqueued before ``instant`` go, and writers of which nothing is left."""
+    """Delete tickets that were enqueued before ``instant``."""
     connection.execute("DELETE FROM activity_tickets WHERE enqueued_at < ?", (instant,))
+
+
+def forget_writers(connection: sqlite3.Connection) -> None:
+    """Delete ended writers that have no tickets left."""
     connection.execute(
         "DELETE FROM activity_writers WHERE ended_at IS NOT NULL"
         " AND NOT EXISTS (SELECT 1 FROM activity_tickets WHERE writer = activity_writers.id)"
@@ -170,10 +182,10 @@ def forget_before(instant: float, connection: sqlite3.Connection) -> None:
 def reap(here: Process, now: float, connection: sqlite3.Connection) -> int:
     """Settle what ended writers left open: ``abandoned`` if it was never dispatched, else ``unsettled``.
 
-    It counts as settled when its writer was last seen; its clocks are not known and stay empty.
+    The settlement gets the time at which the writer was last seen. The clocks are not known and stay empty.
 
     Returns:
-        How many tickets.
+        The number of tickets.
     """
     reaped = 0
     for writer, host, boot, pid, started, seen_at, ended_at in connection.execute(
@@ -189,7 +201,7 @@ def reap(here: Process, now: float, connection: sqlite3.Connection) -> int:
 
 
 def report(connection: sqlite3.Connection) -> tuple[ReportRow, ...]:
-    """Every group of the tickets that are kept."""
+    """Every group of the stored tickets."""
     tallies: dict[tuple[str, ...], Tally] = {}
     for record in connection.execute(_REPORT):
         key = record[:7]
@@ -208,8 +220,8 @@ def _count(
     dispatched_at: float | None,
     attempts: int,
     queue_wait: float | None,
-    provider_time: float,
-    retry_wait: float,
+    provider_time: float | None,
+    retry_wait: float | None,
 ) -> None:
     tally.calls += attempts
     tally.last_seen = max(tally.last_seen, enqueued_at, settled_at or 0.0)
@@ -219,20 +231,14 @@ def _count(
         else:
             tally.in_flight += 1
         return
-    clocks = None if queue_wait is None else Clocks(queue_wait, provider_time, retry_wait)
+    clocks = None
+    if queue_wait is not None and provider_time is not None and retry_wait is not None:
+        clocks = Clocks(queue_wait, provider_time, retry_wait)
     tally.settle(outcome, clocks, dispatched_at is not None)
 
 
-def _wall(row: TicketRow, instant: float | None) -> float | None:
-    return None if instant is None else row.wall(instant)
-
-
-def _durable(code: str | None) -> str | None:
-    return code if code is None or code == UNKNOWN else durable_code(code)
-
-
 def oldest_waiting(connection: sqlite3.Connection) -> dict[str, float]:
-    """When the longest waiting ticket of each lane was offered."""
+    """When the ticket that has waited longest in each lane was offered."""
     return dict(
         connection.execute(
             "SELECT lane, min(enqueued_at) FROM activity_tickets"

@@ -175,13 +175,16 @@ class Lane(abc.ABC, Generic[C]):
         self._slots.rouse()
 
     @trio.lowlevel.enable_ki_protection
-    def close(self) -> None:
+    def close(self, cause: BaseException | None = None) -> None:
         """Take nothing more: shed what is queued with ``LaneClosed``, retire idle slots. Calls that are out go on.
+
+        Args:
+            cause: What ended the lane: the ``__cause__`` of each ``LaneClosed``, if it is an ``Exception``.
 
         A thousand tickets are shed before it returns. If more are queued, the rest follows in portions, with a
         checkpoint after each, so that nothing else is held up.
         """
-        self._slots.close()
+        self._slots.close(cause)
 
     async def drained(self) -> None:
         """Wait until the lane is closed, nobody is queued and no call is out.

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import outcome
 import trio
 
+from embedkit.errors import EmbedkitError
+
 logger = logging.getLogger("embedkit.admission")
 
 C = TypeVar("C")
@@ -83,7 +85,8 @@ class Slot:
         if self._was_cut or (deadline != math.inf and self._scope.cancel_called):
             self._close(None)
             if type(result) is outcome.Error:
-                logger.info("a call that was cut off raised %s while it ended", type(result.error).__name__)
+                if not isinstance(result.error, EmbedkitError):
+                    logger.warning("a call that was cut off raised %s while it ended", type(result.error).__name__)
                 return None
         return result
 

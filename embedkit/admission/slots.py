@@ -19,10 +19,10 @@ line in the log. What is left, and ends the slots and the lane with them, is a d
 or the end of the engine.
 
 *The guard.* One more task of the lane sleeps in the nursery. When that is cancelled, trio runs its abort function
-inside ``cancel()``, and the lane closes in that step: a slot whose call sits in a thread would hear of it only when the
-thread comes back, and meanwhile callers in other nurseries would be sent. And it is the guard that opens further slots.
-``rouse`` may be called inside a ``cancel()``, by an abort function or by whoever hears of what it did, and a task that
-is started there changes the very set of tasks over which trio is walking.
+inside ``cancel()``, and the lane takes nothing more from that step on: a slot whose call sits in a thread would hear of
+it only when the thread comes back, and meanwhile callers in other nurseries would be sent. And it is the guard that
+opens further slots. ``rouse`` may be called inside a ``cancel()``, by an abort function or by whoever hears of what it
+did, and a task that is started there changes the very set of tasks over which trio is walking.
 
 Tested in ``tests/admission/test_slots.py``, and by all of ``tests/laws``.
 """
@@ -61,6 +61,7 @@ Capacity = int | Callable[[], int]
 # Tickets that are shed in one step when a lane closes. The rest follow in portions, so that closing a lane with
 # 100,000 waiting does not hold up everybody else for seconds.
 PORTION = 1_000
+_CLOSED = "closed while the ticket was queued"
 # Seconds before a connection that could not be opened is tried again; doubled by each further failure.
 _FIRST_BACKOFF = 0.1
 _LONGEST_BACKOFF = 30.0
@@ -158,20 +159,14 @@ class Slots(Generic[C]):
         self._retire_surplus()
 
     @trio.lowlevel.enable_ki_protection
-    def close(self, cause: BaseException | None = None) -> None:
+    def close(self, cause: BaseException | None = None, *, why: str = _CLOSED) -> None:
         """Take nothing more: shed what is queued, end idle slots. Calls that are out go on."""
         if self.is_closed:
             return
-        self.is_closed = True
-        self._closing = LaneClosed(f"lane {self.name} closed while the ticket was queued")
-        # What ended the lane, unless it is Cancelled or an interrupt: those are nobody's cause.
-        self._closing.__cause__ = cause if isinstance(cause, Exception) else None
+        self._stop(cause, why)
         self._shed_portion()
         while self.order and not self._is_guarded:
             self._shed_portion()  # there is no nursery, and so no later
-        for resting in (self._idle, self._backing_off):
-            while resting:
-                resting.wake()
         self._wake_guard()
         self._note_drained()
 
@@ -352,7 +347,7 @@ class Slots(Generic[C]):
             self._open_slot()
         except RuntimeError as error:  # trio's word for a nursery that has ended: nobody will ever take a ticket
             self._is_guarded = False
-            self.close(error)
+            self.close(error, why="can take nothing: its nursery has ended")
 
     def _open_slot(self) -> None:
         slot = Slot()
@@ -364,7 +359,7 @@ class Slots(Generic[C]):
 
     @trio.lowlevel.enable_ki_protection
     async def _watch(self) -> None:
-        """Open slots when asked to; close the lane in the step in which the nursery is cancelled."""
+        """Open slots when asked to; stop the lane in the step in which the nursery is cancelled."""
         try:
             while not self.is_closed:
                 if not self._idle and len(self._open) < self.room.capacity and self.order.choose(self.room) is not None:
@@ -376,11 +371,27 @@ class Slots(Generic[C]):
                 while self.order:
                     self._shed_portion()
                     await trio.lowlevel.checkpoint()
+                self._note_drained()
 
     def _nursery_cancelled(self, _: object) -> trio.lowlevel.Abort:
+        """Nothing is taken from now on. What is queued is shed by the guard, one step later.
+
+        Whoever cancelled the engine may be cancelling callers in this very step: they are withdrawn, and come out with
+        Cancelled; a ``LaneClosed`` would go up as an error of theirs.
+        """
         self._guard = None
-        self.close()
+        self._stop(None, _CLOSED)
         return trio.lowlevel.Abort.SUCCEEDED
+
+    def _stop(self, cause: BaseException | None, why: str) -> None:
+        """Take nothing more, and end whoever sleeps."""
+        self.is_closed = True
+        self._closing = LaneClosed(f"lane {self.name} {why}")
+        # What ended the lane, unless it is Cancelled or an interrupt: those are nobody's cause.
+        self._closing.__cause__ = cause if isinstance(cause, Exception) else None
+        for resting in (self._idle, self._backing_off):
+            while resting:
+                resting.wake()
 
     def _wake_guard(self) -> None:
         if self._guard is not None:

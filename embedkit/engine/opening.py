@@ -1,6 +1,7 @@
 """An engine's life, in two nurseries. What its block raises comes out as it is, in no group.
 
-Leaving the block closes the lanes, waits ``drain_timeout`` for calls that nobody waits for any more, and ends.
+Leaving the block closes the lanes, waits ``drain_timeout`` for calls that nobody waits for any more, and ends. An
+interrupt that comes out of the block does not wait.
 """
 
 from __future__ import annotations
@@ -79,8 +80,10 @@ async def open_engine(
                             body_error = error
                         finally:
                             engine.close()
-                        with trio.move_on_after(settings.engine.drain_timeout):
-                            await engine.drained()
+                        # An interrupt waits for nobody.
+                        if body_error is None or isinstance(body_error, Exception):
+                            with trio.move_on_after(settings.engine.drain_timeout):
+                                await engine.drained()
                         nursery.cancel_scope.cancel()
                 finally:
                     if engine is not None:

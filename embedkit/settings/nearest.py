@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
+from typing import Final
 
 import attrs
 
 from embedkit.settings.fields import Branch, KeyPath, Leaf, keys_of, section_of, written
 from embedkit.settings.model import Settings
-from embedkit.settings.tables import ProviderDefaults
+from embedkit.settings.tables import ProviderDefaults, ProviderSettings
+
+# Keys of earlier versions, and what to write instead. Without this, "the nearest known key" of max_overtakes would be
+# max_retry_after.
+_LEAD = 'people go first until they are "lead" seconds ahead; write lead = 30.0'
+_RETIRED: Final[Mapping[tuple[type[attrs.AttrsInstance], str], str]] = {
+    (ProviderSettings, "max_overtakes"): _LEAD,
+    (ProviderSettings, "max_age"): _LEAD,
+}
 
 
 def known_keys() -> Iterator[tuple[str, attrs.Attribute[object], Leaf]]:
@@ -34,6 +43,12 @@ def known_tables(cls: type[attrs.AttrsInstance] = Settings) -> Iterator[type[att
 @cache
 def _patterns() -> tuple[str, ...]:
     return tuple(pattern for pattern, _attribute, _leaf in known_keys())
+
+
+def retired(cls: type[attrs.AttrsInstance], name: str) -> str | None:
+    """What replaced the key ``name``, which earlier versions had in ``cls``; ``None`` if there was no such key."""
+    replacement = _RETIRED.get((cls, name))
+    return None if replacement is None else f"{name} is no longer a key: {replacement}"
 
 
 def nearest(cls: type[attrs.AttrsInstance], table: KeyPath, name: str) -> str:

@@ -140,6 +140,13 @@ DURATION_OR_ZERO = Rule(
     schema={"type": "number", "minimum": 0},
     convert=seconds,
 )
+POSITIVE = Rule(
+    expects="a finite number over 0",
+    example="1.0",
+    accepts=lambda value: _is_number(value) and value > 0,
+    schema={"type": "number", "exclusiveMinimum": 0},
+    convert=seconds,
+)
 SHARE = Rule(
     expects="a number from 0 to 1",
     example="0.25",

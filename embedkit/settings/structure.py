@@ -16,7 +16,7 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from embedkit.settings.fields import Branch, Fault, KeyPath, KeyRefused, Leaf, keys_of
 from embedkit.settings.model import Settings
-from embedkit.settings.nearest import known_tables, nearest
+from embedkit.settings.nearest import known_tables, nearest, retired
 from embedkit.settings.redaction import kind_of, names_a_secret, shown
 from embedkit.settings.tables import ProviderDefaults
 
@@ -169,5 +169,7 @@ def _missing(cls: type[attrs.AttrsInstance], at: KeyPath, name: str) -> Fault:
 
 
 def _unknown(cls: type[attrs.AttrsInstance], at: KeyPath, name: str, value: object) -> Fault:
+    if (message := retired(cls, name)) is not None:
+        return Fault((*at, name), message)
     what = "" if names_a_secret(name) else f" (= {shown(value)})"
     return Fault((*at, name), f"unknown key{what}; {nearest(cls, at, name)}")

@@ -71,9 +71,14 @@ class ProviderSettings:
         "slots that batch work leaves free; a capacity of 1 knows none",
         in_words="1; 0 in the `sync` command",
     )
-    max_queued: int = key(rules.COUNT, 1024, "tickets that may wait, for each class")
-    max_overtakes: int = key(rules.COUNT_OR_ZERO, 1, "interactive tickets that may pass the head of the batch class")
-    max_age: float = key(rules.DURATION_OR_ZERO, 30.0, "seconds as head after which none may pass it")
+    max_queued: int = key(rules.COUNT, 1024, "tickets that may wait, for each tenant of a class")
+    lead: float = key(
+        rules.DURATION_OR_ZERO,
+        30.0,
+        "seconds of engine time that people may have beyond their share while batch work waits; so may batch before "
+        "probes",
+    )
+    batch_share: float = key(rules.POSITIVE, 1.0, "the share of engine time of batch work, where that of people is 1")
     max_retry_after: float = key(rules.DURATION_OR_ZERO, 30.0, "the longest hint, in seconds, that is waited for")
     over_cap: Literal["clamp", "give-up"] = key(
         rules.one_of("clamp", "give-up"), "clamp", "what is done about a longer hint"
@@ -219,6 +224,7 @@ class TenantSettings:
     section: ClassVar[str] = "tenants[]."
 
     name: str = attrs.field(validator=checked, metadata=required(rules.TEXT, "unique among the tenants"))
+    share: float = key(rules.POSITIVE, 1.0, "its share of engine time, beside the other tenants of a class")
     repositories: tuple[RepositorySettings, ...] = attrs.field(
         default=(), converter=as_tuple, validator=instances, metadata=tables(RepositorySettings, "array")
     )

@@ -4,10 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 
+from embedkit.activity import process
 from embedkit.activity.process import Process, _state, is_dead, this_process
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="start times are read from /proc")
@@ -15,9 +18,9 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="start t
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        yield process
-        process.kill()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
+        yield running
+        running.kill()
 
 
 def test_the_process_that_asks_is_alive() -> None:
@@ -47,6 +50,30 @@ def test_a_killed_process_is_dead_even_before_its_parent_asks(child: subprocess.
     assert is_dead(living, here)
     child.wait()
     assert is_dead(living, here)
+
+
+@pytest.mark.parametrize("stat", ["", "7 (a) b", "7 (python) S 1 2 3", ") ) )"])
+def test_a_system_that_says_little_is_one_that_cannot_tell(tmp_path: Path, monkeypatch: Any, stat: str) -> None:
+    pid = os.getpid()
+    (tmp_path / str(pid)).mkdir()
+    (tmp_path / str(pid) / "stat").write_text(stat)
+    (tmp_path / "sys/kernel/random").mkdir(parents=True)
+    (tmp_path / "sys/kernel/random/boot_id").write_bytes(b"\xff")
+    monkeypatch.setattr(process, "_PROC", tmp_path)
+    here = this_process()
+    assert (here.boot, here.started) == ("", "")
+    assert not is_dead(here, here)
+
+
+@pytest.mark.parametrize("pid", [2**70, 0, -1, -(2**70)])
+def test_what_can_be_no_process_is_dead(pid: int) -> None:
+    here = this_process()
+    assert is_dead(attrs.evolve(here, pid=pid), here)
+
+
+def test_a_host_s_name_can_be_stored_whatever_its_bytes(monkeypatch: Any) -> None:
+    monkeypatch.setattr("platform.node", lambda: "b\udcffx")
+    assert this_process().host == "b\\udcffx"
 
 
 def named(pid: int, here: Process) -> Process:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import attrs
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from embedkit.activity import tables
 from embedkit.activity.ledger import Ledger
 from embedkit.activity.process import Process, this_process
+from embedkit.activity.records import Records, records_of
 from embedkit.activity.rows import SETTLED_OUTCOMES, TicketRow
 from embedkit.clocks import Clocks
 from embedkit.errors import ProviderTimeout
@@ -20,6 +22,7 @@ HERE = this_process()
 GONE = attrs.evolve(HERE, boot="an earlier boot")
 ELSEWHERE = Process("elsewhere", "", 1, "")
 KEEP = 1_000
+DAY = 86_400.0
 
 
 @contextmanager
@@ -38,14 +41,7 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 
 def save(connection: sqlite3.Connection, writer: int, *rows: TicketRow, keep: int = KEEP, now: float = 0.0) -> None:
-    tables.write_rows(
-        writer,
-        [tables.ticket_record(writer, row) for row in rows],
-        [tables.attempt_record(writer, row, attempt) for row in rows for attempt in row.attempts],
-        keep,
-        now,
-        connection,
-    )
+    assert tables.write_rows(writer, [records_of(writer, row) for row in rows], keep, now, connection) == []
 
 
 def offer(ledger: Ledger, now: float, stage: str = "query", priority: str = "batch") -> TicketRow:
@@ -214,5 +210,81 @@ def test_old_tickets_go_and_writers_of_which_nothing_is_left(connection: sqlite3
     for writer in (old, new):
         tables.end_writer(writer, 30.0, connection)
     tables.forget_before(15.0, connection)
+    tables.forget_writers(connection)
     assert [row[0] for row in connection.execute("SELECT writer FROM activity_tickets")] == [new]
     assert [row[0] for row in connection.execute("SELECT id FROM activity_writers")] == [new, idle]
+
+
+def spoiled(records: Records) -> Records:
+    return attrs.evolve(records, ticket=(*records.ticket[:-1], object()))
+
+
+@given(st.lists(st.booleans(), max_size=12))
+def test_a_row_that_the_file_refuses_costs_itself_alone(good: list[bool]) -> None:
+    ledger = Ledger()
+    with empty_tables() as connection:
+        writer = tables.add_writer(HERE, 0.0, connection)
+        rows = []
+        for is_good in good:
+            row = offer(ledger, 0.0)
+            ledger.attempt_started(row, 1, 0.0)
+            records = records_of(writer, row)
+            rows.append(records if is_good else spoiled(records))
+        connection.execute("BEGIN")
+        refused = tables.write_rows(writer, rows, KEEP, 0.0, connection)
+        connection.execute("COMMIT")
+        kept = [number for number, is_good in enumerate(good, 1) if is_good]
+        assert [ticket for ticket, _ in outcomes(connection)] == kept
+        assert connection.execute("SELECT ticket FROM activity_attempts").fetchall() == [(ticket,) for ticket in kept]
+        assert len(refused) == good.count(False)
+
+
+def test_an_attempt_that_the_file_refuses_takes_its_ticket_along(connection: sqlite3.Connection) -> None:
+    writer = tables.add_writer(HERE, 0.0, connection)
+    row = offer(Ledger(), 0.0)
+    records = attrs.evolve(records_of(writer, row), attempts=((writer, row.id, 1, None, None, None, None, None),))
+    (error,) = tables.write_rows(writer, [records], KEEP, 0.0, connection)
+    assert isinstance(error, sqlite3.IntegrityError)
+    assert outcomes(connection) == []
+
+
+def test_a_failure_of_the_file_is_no_fault_of_a_row(connection: sqlite3.Connection) -> None:
+    writer = tables.add_writer(HERE, 0.0, connection)
+    connection.execute("DROP TABLE activity_attempts")
+    row = offer(Ledger(), 0.0)
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        tables.write_rows(writer, [records_of(writer, row)], KEEP, 0.0, connection)
+
+
+def test_a_writer_that_is_not_there_writes_nothing(connection: sqlite3.Connection) -> None:
+    with pytest.raises(tables.WriterForgotten):
+        save(connection, 7, offer(Ledger(), 0.0))
+    assert outcomes(connection) == []
+
+
+@pytest.mark.parametrize("number", [None, "one", 2**70])
+def test_an_attempt_without_a_number_is_left_out_and_its_ticket_is_stored(
+    connection: sqlite3.Connection, number: Any
+) -> None:
+    ledger = Ledger()
+    row = offer(ledger, 0.0)
+    ledger.attempt_started(row, number, 0.0)
+    ledger.attempt_started(row, 2, 0.0)
+    save(connection, tables.add_writer(HERE, 0.0, connection), row)
+    assert connection.execute("SELECT number FROM activity_attempts").fetchall() == [(2,)]
+
+
+@given(st.lists(st.floats(0.0, 100.0), max_size=20), st.floats(-50.0, 150.0))
+def test_forgetting_goes_by_the_third_newest_day_or_the_clock_whichever_is_earlier(
+    days: list[float], now: float
+) -> None:
+    with empty_tables() as connection:
+        writer = tables.add_writer(HERE, 0.0, connection)
+        for day in days:
+            save(connection, writer, offer(Ledger(wall_clock=lambda: day * DAY), 0.0))  # noqa: B023  # called at once
+            connection.execute("UPDATE activity_tickets SET ticket = -id")
+        tables.forget(now * DAY, 30 * DAY, connection)
+        kept = [at for (at,) in connection.execute("SELECT enqueued_at FROM activity_tickets ORDER BY 1")]
+    witnesses = sorted({int(day * DAY / DAY) for day in days}, reverse=True)[:3]
+    horizon = min(now * DAY, witnesses[2] * DAY) - 30 * DAY if len(witnesses) == 3 else float("-inf")
+    assert kept == sorted(day * DAY for day in days if day * DAY >= horizon)

@@ -11,7 +11,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from embedkit.activity.ledger import Ledger
-from embedkit.admission.attempts import NoRetry
+from embedkit.admission.policy import NoRetry
 from embedkit.admission.ticket import Ticket
 from embedkit.admission.unqueued import Unqueued
 from embedkit.errors import LaneClosed

@@ -58,13 +58,19 @@ async def test_a_bug_in_the_call_reaches_its_caller_and_the_lane_goes_on(
         assert house.row(0).code == "unknown"
 
 
-async def test_a_bug_in_a_detached_call_escapes_as_a_group(autojump_clock: MockClock) -> None:
-    """Nobody else is left to tell, and it is no failure of a provider."""
-    with pytest.RaisesGroup(pytest.RaisesExc(ZeroDivisionError, match="a bug"), flatten_subgroups=True):
-        async with open_house("provider", autojump_clock) as house:
-            leaver = await house.stage.park("A", fails(ZeroDivisionError("a bug")))
-            leaver.around.cancel()
-            await trio.sleep_forever()
+@pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), ExceptionGroup("of a nursery", [ValueError("x")])])
+async def test_what_a_detached_call_raises_is_its_ticket_s_outcome(
+    error: Exception, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody else is left to tell, so the log is; and the engine goes on."""
+    async with open_house("provider", autojump_clock) as house:
+        leaver = await house.stage.park("A", fails(error))
+        leaver.around.cancel()
+        behind = await house.stage.park("B")
+        await behind.back.wait()
+        house.stage.check_answered(behind, at=2.0)
+        assert (house.row(0).outcome, house.row(0).code, house.row(0).detached) == ("failed", "unknown", True)
+        assert f"a call whose caller has left raised {type(error).__name__}" in caplog.text
 
 
 async def _answer(_: None) -> None:
@@ -87,23 +93,40 @@ async def test_a_slot_that_dies_leaves_nobody_parked(settlement: Settlement, aut
 
 
 @pytest.mark.parametrize("kind", [CapacityLane, BudgetLane])
-async def test_a_connection_that_cannot_be_opened_closes_the_lane_and_escapes(
-    kind: type[CapacityLane[None]] | type[BudgetLane[None]],
+async def test_a_connection_that_cannot_be_opened_fails_one_ticket_and_is_tried_again(
+    kind: type[CapacityLane[None]] | type[BudgetLane[None]], autojump_clock: MockClock
 ) -> None:
+    began_at, works = trio.current_time(), False
+
     @asynccontextmanager
     async def connect() -> AsyncGenerator[None]:
         await trio.lowlevel.checkpoint()
-        raise OSError("no way there")
+        if not works:
+            raise OSError("no way there")
         yield
 
     ledger = Ledger()
-    with pytest.RaisesGroup(pytest.RaisesExc(OSError, match="no way there")):
-        async with trio.open_nursery() as engine:
-            lane = kind("here", nursery=engine, connect=connect, capacity=1, ledger=ledger)
-            with pytest.raises(LaneClosed) as raised, trio.CancelScope(shield=True):
-                await lane.run(_answer, Ticket())
-            assert isinstance(raised.value.__cause__, OSError)
-    assert [row.outcome for row in ledger.settled_rows()] == ["shed"]
+    errors: list[ProviderFailure] = []
+
+    async def caller() -> None:
+        with pytest.raises(ProviderFailure, match="no connection: opening it raised OSError") as raised:
+            await lane.run(_answer, Ticket())
+        errors.append(raised.value)
+
+    async with trio.open_nursery() as engine:
+        lane = kind("here", nursery=engine, connect=connect, capacity=1, ledger=ledger)
+        async with trio.open_nursery() as callers:
+            for _ in range(3):
+                callers.start_soon(caller)
+        assert trio.current_time() == began_at + 0.1 + 0.2  # it backs off: each try fails one ticket
+        works = True
+        assert await lane.run(_answer, Ticket()) is None
+        lane.close()
+    assert all(isinstance(error.__cause__, OSError) for error in errors)
+    assert len({id(error) for error in errors}) == 3
+    rows = ledger.settled_rows()
+    assert [row.outcome for row in rows] == ["failed"] * 3 + ["succeeded"]
+    assert [(row.failure_stage, row.code) for row in rows[:3]] == [("dispatch", "KB_VECTOR_EMBED_PROVIDER_FAILED")] * 3
 
 
 async def test_detached_calls_are_waited_for_by_drained(autojump_clock: MockClock) -> None:

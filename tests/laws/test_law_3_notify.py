@@ -111,19 +111,6 @@ async def test_a_detached_timeout_trips_its_run_if_that_is_still_open(autojump_c
         assert type(behind.error) is ProviderCircuitOpen
 
 
-async def test_a_detached_timeout_calls_no_hook_of_an_ended_run(autojump_clock: MockClock) -> None:
-    circuit, heard = Circuit(), list[Exception]()
-    async with open_house("provider", autojump_clock) as house:
-        leaver = await house.stage.park(
-            "A", fails(ProviderTimeout("late"), 5.0), circuit=circuit, on_provider_timeout=heard.append
-        )
-        leaver.around.cancel()
-        circuit.release()
-        await trio.sleep(6.0)
-        assert heard == []
-        assert house.endings == {"failed": 1}
-
-
 class Stop(BaseException):
     pass
 

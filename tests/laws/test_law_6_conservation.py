@@ -116,7 +116,9 @@ async def test_statistics_are_a_snapshot(autojump_clock: MockClock) -> None:
         assert (seen.tickets_in_flight, seen.weight_in_flight) == (2, 3)
         assert dict(seen.queued) == {"batch": 1}
         assert dict(seen.queued_by_tenant) == {"y": 1}
-        assert (seen.longest_wait, seen.overtakes_spent, seen.slots) == (4.0, 0, 2)
+        assert (seen.longest_wait, seen.held_for, seen.slots, seen.ledger_failures) == (4.0, 0.0, 2, 0)
+        assert [one.flow for one in seen.accounts] == ["interactive", "batch", "probe"]
+        assert [(one.flow, one.queued) for one in seen.furthest_behind] == [("y", 1)]
         await house.stage.park("later")
         assert dict(seen.queued) == {"batch": 1}
         assert (seen.totals.queued, seen.totals.offered) == (1, 3)
@@ -160,16 +162,3 @@ async def test_run_nowait_waits_for_its_slot_as_run_does(settlement: Settlement,
         house.lane.close()
         with pytest.raises(LaneClosed):
             await house.lane.run_nowait(_never_called, Ticket())
-
-
-@pytest.mark.parametrize(("seconds", "order"), [(29.5, ["i1", "batch", "i2"]), (30.5, ["batch", "i1", "i2"])])
-async def test_a_lane_that_is_given_no_bounds_has_one_overtake_and_thirty_seconds(
-    seconds: float, order: list[str], autojump_clock: MockClock
-) -> None:
-    async with open_house("queue", autojump_clock) as house:
-        await house.stage.park("blocker", answers(seconds))
-        callers = [await house.stage.park("batch", priority="batch")]
-        callers += [await house.stage.park(name) for name in ("i1", "i2")]
-        for caller in callers:
-            await caller.back.wait()
-        house.stage.check_order("blocker", *order)

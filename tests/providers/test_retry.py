@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import embedkit.providers as providers_room
-from embedkit.admission.attempts import NoRetry, Retry
+from embedkit.admission.policy import NoRetry, Retry
 from embedkit.errors import (
     ConnectionRefused,
     ContentRefused,

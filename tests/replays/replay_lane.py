@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def openai_lane(
-    engine: ScriptedEngine, *, capacity: int = 1, retry: RetryTable | None = None
+    engine: ScriptedEngine, *, capacity: int = 1, retry: RetryTable | None = None, ledger: Ledger | None = None
 ) -> AsyncGenerator[Lane[Connection]]:
     provider = OpenAICompatibleProvider("here", engine.openai_url, "scripted")
-    async with _opened(BudgetLane, provider, capacity, retry or openai_compatible_policy()) as lane:
+    async with _opened(BudgetLane, provider, capacity, retry or openai_compatible_policy(), ledger) as lane:
         yield lane
 
 
@@ -50,7 +50,11 @@ async def embed(lane: Lane[Connection], texts: Sequence[str], **ticket: Any) -> 
 
 @asynccontextmanager
 async def _opened(
-    kind: type[Lane[Connection]], provider: HttpProvider, capacity: int, retry: RetryTable
+    kind: type[Lane[Connection]],
+    provider: HttpProvider,
+    capacity: int,
+    retry: RetryTable,
+    ledger: Ledger | None = None,
 ) -> AsyncGenerator[Lane[Connection]]:
     async with trio.open_nursery() as nursery:
         yield kind(
@@ -58,7 +62,7 @@ async def _opened(
             nursery=nursery,
             connect=provider.connect,
             capacity=capacity,
-            ledger=Ledger(),
+            ledger=ledger or Ledger(),
             retry=retry,
         )
         nursery.cancel_scope.cancel()

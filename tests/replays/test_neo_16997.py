@@ -14,7 +14,7 @@ import trio
 from composition import TIMEOUT, a_sweep, first_times_out, the_one_that_timed_out, two_repositories
 from trio.testing import MockClock
 
-from embedkit.admission import budget_lane, capacity_lane
+from embedkit.admission import slots
 from embedkit.admission.notifier import notify_provider_timeout
 from embedkit.engine import open_engine
 from embedkit.errors import ProviderTimeout
@@ -26,7 +26,6 @@ from embedkit.testing.scripted_engine import open_scripted_engine
 
 KINDS = ("openai-compatible", "ollama")
 NEVER = [Rule(nth(1), stall_before_reply())]
-LANES = {"openai-compatible": budget_lane, "ollama": capacity_lane}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -74,22 +73,28 @@ async def test_ac_4_ac_5_a_trip_one_step_later_lets_the_second_reach_the_engine(
     assert sorted(repository.provider_calls for repository in report.repositories) == [1, 1]
 
 
+@pytest.mark.parametrize("is_silenced", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("silenced", KINDS)
-async def test_ac_5_each_settlement_calls_the_notifier_itself(
-    silenced: str, kind: str, tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+async def test_ac_5_the_settlement_of_each_kind_calls_the_notifier(
+    kind: str, is_silenced: bool, tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LANES[silenced], "notify_provider_timeout", lambda error, hook: None)
+    if is_silenced:
+        monkeypatch.setattr(slots, "notify_provider_timeout", lambda error, hook: None)
     async with open_scripted_engine(slots=1, rules=NEVER) as scripted:
         settings = two_repositories(tmp_path, scripted, kind)
         report = await first_times_out(settings, scripted, mock_clock)
-        assert scripted.log.requests == (2 if kind == silenced else 1)
-    assert (report.circuit is None) == (kind == silenced)
+        assert scripted.log.requests == (2 if is_silenced else 1)
+    assert (report.circuit is None) == is_silenced
 
 
 def test_ac_1_one_notifier_serves_both_lanes() -> None:
-    assert vars(budget_lane)["notify_provider_timeout"] is notify_provider_timeout
-    assert vars(capacity_lane)["notify_provider_timeout"] is notify_provider_timeout
+    """One settlement for every kind, and one place in the package that calls the notifier."""
+    assert vars(slots)["notify_provider_timeout"] is notify_provider_timeout
+    package = Path(slots.__file__).parents[1]
+    callers = [
+        path.name for path in package.rglob("*.py") if "notify_provider_timeout(error" in path.read_text("utf-8")
+    ]
+    assert sorted(callers) == ["notifier.py", "slots.py"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

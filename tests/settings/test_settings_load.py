@@ -106,6 +106,17 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_matter(folder: Path) -> 
             "providers.box.capacty",
             "unknown key (= 4); the nearest known key is providers.box.capacity",
         ),
+        *(
+            (
+                f"version = 1\n{BOX}{key} = 1",
+                6,
+                f"providers.box.{key}",
+                f'{key} is no longer a key: people go first until they are "lead" seconds ahead; write lead = 30.0',
+            )
+            for key in ("max_overtakes", "max_age")
+        ),
+        ("version = 1\n[sweep]\nmax_age = 1", 3, "sweep.max_age", "unknown key (= 1)"),
+        (f"version = 1\n{BOX}batch_share = 0", 6, "providers.box.batch_share", "is not a finite number over 0"),
         ("version = 1\nslice = 1", 2, "slice", "the nearest known key is sweep.slice"),
         ("version = 1\n[providers.defaults]\nkind = 'local'", 3, "providers.defaults.kind", "unknown key"),
         ("version = 1\n[providers.a]\nbase_url = 'http://x'", 2, "providers.a.kind", "missing; write for example"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -24,7 +25,9 @@ def test_settings_are_made_in_code_with_the_same_defaults() -> None:
     settings = Settings(providers={"box": BOX}, embedding=EmbeddingSettings(provider="box"))
     assert settings.provider() is BOX
     assert BOX.base_url == "http://127.0.0.1:8080/v1"
-    assert (BOX.capacity, BOX.max_queued, BOX.max_overtakes, BOX.max_age) == (1, 1024, 1, 30.0)
+    assert (BOX.capacity, BOX.max_queued, BOX.lead, BOX.batch_share) == (1, 1024, 30.0, 1.0)
+    assert TenantSettings(name="t").share == 1.0
+    assert attrs.evolve(BOX, lead=0).lead == 0.0
     assert (settings.batch_for(), settings.batch_for("local")) == (5, 128)
     assert (settings.reserve_for(), settings.reserve_for(default=0)) == (1, 0)
     assert settings.provider("local").capacity == cores() >= 1
@@ -46,7 +49,13 @@ def test_an_explicit_value_is_kept() -> None:
         (lambda: ProviderSettings(kind=["local"]), "providers.<name>.kind"),  # type: ignore[arg-type]
         (lambda: ProviderSettings(kind="ollama"), "providers.<name>.model"),
         (lambda: attrs.evolve(BOX, capacity=True), "providers.<name>.capacity"),
-        (lambda: attrs.evolve(BOX, max_age=float("nan")), "providers.<name>.max_age"),
+        (lambda: attrs.evolve(BOX, lead=float("nan")), "providers.<name>.lead"),
+        (lambda: attrs.evolve(BOX, lead=-0.001), "providers.<name>.lead"),
+        *(
+            (partial(attrs.evolve, BOX, batch_share=share), "providers.<name>.batch_share")
+            for share in (0, -1.0, float("inf"), float("nan"), True, "1")
+        ),
+        (lambda: TenantSettings(name="t", share=0), "tenants[].share"),
         (lambda: RepositorySettings(name="r"), "tenants[].repositories[].path"),
         (lambda: RepositorySettings(name=" ", path=Path("x")), "tenants[].repositories[].name"),
         (lambda: SweepSettings(slice=0), "sweep.slice"),
