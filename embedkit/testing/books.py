@@ -51,7 +51,7 @@ def endings_of(caller: Caller, stage: Stage) -> frozenset[str]:
     has_left = caller.left and stage.settlement == "queue"
     if ending == "value":
         return frozenset({"succeeded"})
-    if stage.is_over and caller.back_at >= stage.over_at:
+    if stage.is_over and max(caller.back_at, caller.ended_at[-1]) >= stage.over_at:
         # The end came while its call was out, or while it slept after a failure; or it had failed in that very step.
         # A transport that fails as the engine's end closes it may be taken for a failure.
         words = {"unsettled"} if ending == "cut" and caller.last_step.if_cut is None else {"unsettled", "failed"}

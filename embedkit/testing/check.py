@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
@@ -20,6 +21,8 @@ from embedkit.testing.trace import LawBroken
 SEEDS = (1, 2, 3)
 # A lane that stands still in so many scenarios, or cannot be made for them, stands still in others.
 _ENOUGH = 3
+# Real seconds for all of them; a lane that keeps the laws takes ten.
+_REAL_SECONDS = 300.0
 _METHODS: tuple[Method, ...] = ("run_nowait", "refresh")
 
 
@@ -51,9 +54,13 @@ def judge_lane(
     chosen, left_out = _choose(make_lane, settlement, laws, missing)
     verdicts: list[LawVerdict] = []
     given_up = 0
+    ends_at = time.perf_counter() + _REAL_SECONDS
     for number, scenario in enumerate(chosen):
         if given_up == _ENOUGH:
             left_out.append(f"{len(chosen) - number} scenarios, after {_ENOUGH} that could not be played to their end")
+            break
+        if time.perf_counter() > ends_at:
+            left_out.append(f"{len(chosen) - number} scenarios: the others took {_REAL_SECONDS:g} s of real time")
             break
         for seed in seeds:
             verdict = play(scenario, make_lane, settlement, seed, without=missing)

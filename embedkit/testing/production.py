@@ -33,7 +33,10 @@ def play(
 ) -> LawVerdict:
     """One scenario on a new lane."""
     production = _Production(scenario, make_lane, settlement, without)
-    run_scenario(production.main, seed, production.watch)
+    try:
+        run_scenario(production.main, seed, production.watch)
+    except trio.TrioInternalError as error:
+        production.note_downfall(error)
     return production.verdict(seed)
 
 
@@ -64,6 +67,10 @@ class _Production:
         return LawVerdict(
             law, self._scenario.name, seed, self._findings.does, self._findings.writes, str(self._trace), was_given_up
         )
+
+    def note_downfall(self, error: trio.TrioInternalError) -> None:
+        """The lane has raised where trio can only end: in a callback of its own, or inside ``cancel()``."""
+        self._say(f"the lane brought trio itself down: {_first(error.__cause__ or error)!r}")
 
     async def main(self, clock: MockClock) -> None:
         async with trio.open_nursery() as root:

@@ -75,6 +75,8 @@ class Stage:
     _patient: int = 0
     # Those of a class and tenant who have called the lane, in that order; whoever need not be served leaves the front.
     _lines: dict[tuple[str, str | None], deque[Caller]] = attrs.field(factory=dict)
+    # Who was passed by whom, and when.
+    _passed: dict[Caller, tuple[Caller, float]] = attrs.field(factory=dict)
     _call_ended: trio.Event = attrs.field(factory=trio.Event)
 
     @property
@@ -207,6 +209,7 @@ class Stage:
         finally:
             caller.was_cancelled = caller.value is None and caller.error is None
             caller.back_at = trio.current_time()
+            self._judge_passed(caller)
             caller.back.set()
             self.trace.note(f"{caller.name}: back with {caller.fate}")
 
@@ -287,8 +290,16 @@ class Stage:
 
     def _judge_turn(self, caller: Caller) -> None:
         """First come first served, within a class and tenant."""
+        self._judge_passed(caller)
         line = self._lines[caller.ticket.priority, caller.ticket.tenant]
         while line and line[0] is not caller and not line[0].is_waiting:
             line.popleft()
         if line and line[0] is not caller:
-            self.findings.did(4, f"{caller.name} begins before {line[0].name}, who came earlier, of the same flow")
+            # Two that were dispatched in one instant may begin in any order: their tasks do.
+            self._passed.setdefault(line[0], (caller, trio.current_time()))
+
+    def _judge_passed(self, caller: Caller) -> None:
+        """Somebody may have begun before ``caller``, who came earlier: was that in the very instant?"""
+        passed_by, at = self._passed.pop(caller, (None, math.inf))
+        if passed_by is not None and at < trio.current_time():
+            self.findings.did(4, f"{passed_by.name} began before {caller.name}, who came earlier, of the same flow")

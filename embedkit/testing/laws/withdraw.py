@@ -84,6 +84,20 @@ def _each_scope(by: By) -> None:
             await stage.rest()
 
 
+def _new_lane(rounds: int) -> None:
+    @LAW.scenario(f"cancelled {rounds} steps after it was offered to a new lane")
+    async def offered(stage: Stage) -> None:
+        # Nothing in the lane has served anybody yet: whatever is opened for the first ticket is not lost with it.
+        caller, behind = stage.offer("A", answers(5.0)), stage.offer("B")
+        await _cancel_in(stage, caller, rounds, "outer scope")
+        await behind.back.wait()
+        stage.check_answered(behind)
+
+
+for _rounds in ROUNDS:
+    _new_lane(_rounds)
+
+
 async def _cancel_in(stage: Stage, caller: Caller, rounds: int, by: By) -> bool:
     """Cancel ``caller`` after so many scheduling rounds; whether that was before its call began."""
     for _ in range(rounds):
