@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-import attrs
+from typing import Literal, NamedTuple
 
 Attribution = Literal["queue", "provider"]
 
 
-# Frozen by its setters and not by its making: one is made for every ticket, and this costs half as much.
-@attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
-class Clocks:
+# A named tuple, and not a frozen attrs class: one is made for every ticket, and this costs a quarter as much.
+class Clocks(NamedTuple):
     """Where a ticket's time went, in seconds.
 
     Attributes:
@@ -25,7 +22,7 @@ class Clocks:
     provider_time: float
     retry_wait: float
 
-    def __add__(self, other: Clocks) -> Clocks:
+    def __add__(self, other: Clocks) -> Clocks:  # type: ignore[override]  # sums, as times do
         return Clocks(
             self.queue_wait + other.queue_wait,
             self.provider_time + other.provider_time,
@@ -34,11 +31,7 @@ class Clocks:
 
     def as_json(self) -> dict[str, float]:
         """The shape that reports and errors print."""
-        return {
-            "queue_wait": self.queue_wait,
-            "provider_time": self.provider_time,
-            "retry_wait": self.retry_wait,
-        }
+        return self._asdict()
 
 
 ZERO = Clocks(0.0, 0.0, 0.0)

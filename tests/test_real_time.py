@@ -53,22 +53,19 @@ async def test_a_shielded_sibling_waits_for_ever():
         with trio.CancelScope(shield=True):
             await trio.sleep_forever()
 
-    async def spin():
-        while True:
-            await trio.lowlevel.checkpoint()
-
     async with trio.open_nursery() as nursery:
         nursery.start_soon(shielded)
-        nursery.start_soon(spin)
+        await trio.testing.wait_all_tasks_blocked()
+        while True:  # the first alarm is raised here, and cancels the sibling
+            pass
 
 
 async def test_the_first_alarm_is_swallowed():
     try:
         while True:
-            await trio.lowlevel.checkpoint()
+            pass
     except BaseException:
-        while True:
-            await trio.lowlevel.checkpoint()
+        await trio.sleep_forever()
 
 
 async def test_waits_for_a_thread_that_does_not_end():

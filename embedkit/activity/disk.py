@@ -214,13 +214,15 @@ class LedgerOnDisk:
         batch = dict(islice(self._pending.items(), _BATCH))
         for ticket in batch:
             del self._pending[ticket]
+        # Made here and not in the thread: a row that a lane changes meanwhile would be written half old, half new.
+        made = {row.id: self._records_of(writer, row) for row in batch.values()}
+        rows = [records for records in made.values() if records is not None]
+        batch = {ticket: row for ticket, row in batch.items() if made[ticket] is not None}
         closed = [row.id for row in batch.values() if row.settled_at is not None]
         # Noted before it is so: a ticket that is settled while the thread works must find its row here.
         self._open_on_disk.update(row.id for row in batch.values() if row.settled_at is None)
         try:
             now = self._wall_clock()
-            # Made here and not in the thread: a row that a lane changes meanwhile would be written half old, half new.
-            rows = [records for row in batch.values() if (records := self._records_of(writer, row)) is not None]
             refused = await self._database.write(partial(tables.write_rows, writer, rows, self._keep_tickets, now))
         except BaseException:
             # Whether it failed or was cancelled: nothing of it was written.
@@ -235,6 +237,7 @@ class LedgerOnDisk:
         try:
             return records_of(writer, row)
         except Exception as error:  # Unstorable; or a defect, which is to cost no other row either
+            self._open_on_disk.discard(row.id)
             self._note_refusal(error)
             return None
 

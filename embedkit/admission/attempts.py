@@ -7,7 +7,6 @@ relied on. Nothing here tells anybody of an intermediate failure.
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import outcome
 import trio
@@ -35,12 +34,30 @@ async def make_attempts(passage: Passage, connection: object, retry: Retry, hold
     Cancellation:
         The attempt in progress was cut off; the ledger's row of it says so.
     """
+    slot = passage.slot
+    assert slot is not None
     while not passage.is_aborted:
-        result = await _attempt(passage, connection, _limit(passage, retry))
+        # A first attempt begins in the step of its dispatch.
+        started = trio.current_time() if passage.ticket.attempts else passage.dispatched_at
+        limit = _limit(passage, retry)
+        passage.begin_attempt(started)
+        result: Result | None = None
+        try:
+            # A listener may have cancelled the caller just now: then there is nobody to make the call for.
+            if not passage.is_aborted:
+                result = await slot.attempt(passage.call, connection, started + limit)
+            if passage.is_aborted:
+                # What came in spite of that is an answer. A failure is no more than the provider's reply to the cut.
+                if type(result) is outcome.Error:
+                    result = None
+            elif result is None:
+                result = outcome.Error(_timeout(passage, limit))
+        finally:
+            passage.end_attempt(trio.current_time(), result)
         if type(result) is not outcome.Error or not isinstance(result.error, ProviderError):
             return result
         error = result.error
-        away = ask(partial(retry.stay_away, error), "hint")
+        away = ask(retry.stay_away, error)
         if away is not None:
             hold.extend(trio.current_time() + away)
         delay = _delay_before_next(passage, error, retry)
@@ -49,40 +66,11 @@ async def make_attempts(passage: Passage, connection: object, retry: Retry, hold
     return None
 
 
-async def _attempt(passage: Passage, connection: object, limit: float) -> Result | None:
-    slot = passage.slot
-    assert slot is not None
-    # A first attempt begins in the step of its dispatch.
-    started = trio.current_time() if passage.ticket.attempts else passage.dispatched_at
-    passage.begin_attempt(started)
-    result: Result | None = None
-    failure: BaseException | None = None
-    cut = True
-    try:
-        # A listener may have cancelled the caller just now: then there is nobody to make the call for.
-        if not passage.is_aborted:
-            result = await slot.attempt(passage.call, connection, started + limit)
-        if passage.is_aborted:
-            # What came in spite of that is an answer. A failure is no more than the provider's reply to the cut.
-            if type(result) is outcome.Error:
-                result = None
-        elif result is None:
-            result = outcome.Error(_timeout(passage, limit))
-        if result is not None:
-            cut = False
-            if type(result) is outcome.Error:
-                failure = result.error
-    finally:
-        passage.end_attempt(trio.current_time(), failure, cut=cut)
-    return result
-
-
 def _limit(passage: Passage, retry: Retry) -> float:
     """Seconds that an attempt may take: the ticket's limit, or the policy's where that is shorter."""
     ticket = passage.ticket
     own = math.inf if ticket.timeout is None else ticket.timeout
-    has_deadline = ticket.deadline_at != math.inf
-    of_policy = ask(partial(retry.attempt_limit, ticket.priority, has_deadline=has_deadline), "limit of an attempt")
+    of_policy = ask(retry.attempt_limit, ticket.priority, has_deadline=ticket.deadline_at != math.inf)
     return own if not of_policy or own <= of_policy else of_policy
 
 
@@ -97,7 +85,7 @@ def _delay_before_next(passage: Passage, error: ProviderError, retry: Retry) -> 
     if passage.is_unwanted:
         return None
     ticket = passage.ticket
-    question = partial(
+    return ask(
         retry.next_delay,
         error,
         ticket.attempts,
@@ -105,7 +93,6 @@ def _delay_before_next(passage: Passage, error: ProviderError, retry: Retry) -> 
         spent=passage.retry_wait,
         has_deadline=ticket.deadline_at != math.inf,
     )
-    return ask(question, "delay")
 
 
 async def _sleep(passage: Passage, until: float, hold: Hold) -> bool:

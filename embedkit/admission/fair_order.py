@@ -18,7 +18,7 @@ when it settles. Nothing becomes due by the passing of time, so nothing here ask
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from embedkit.admission.fair_share import FairShare, Flow
@@ -67,7 +67,7 @@ class _Class(Flow, Generic[T]):
 
     def first(self) -> T:
         """The ticket that is next in the class; there is one."""
-        tenant = self.level.least()
+        tenant = self.level.sole or self.level.least()
         assert tenant is not None
         return next(iter(tenant.tickets))
 
@@ -147,8 +147,12 @@ class FairOrder(Order[T]):
         """The ticket to dispatch next, or ``None`` if there is none or the one whose turn it is does not fit."""
         if not self._size:
             return None
+        sole = self._level.sole
+        if sole is not None:
+            ticket = sole.first()
+            return ticket if room.fits(ticket) else None
         is_held = False
-        for of_class in self._in_turn():
+        for of_class in sorted((one for one in self._classes.values() if one.is_waiting), key=_key):
             if is_held and of_class.name != "interactive":
                 continue
             ticket = of_class.first()
@@ -165,6 +169,7 @@ class FairOrder(Order[T]):
         cost = ticket.weight * (of_class.unit_seconds or 0.0)
         self._out[ticket] = (of_class, tenant, cost)
         # Charged before it leaves the queue: a flow with something out is not idle.
+        tenant.out += 1
         of_class.level.charge(tenant, cost)
         self._level.charge(of_class, cost)
         self._take_out(ticket, of_class, tenant)
@@ -173,8 +178,9 @@ class FairOrder(Order[T]):
         """``ticket`` has settled: correct what it was charged."""
         of_class, tenant, charged = self._out.pop(ticket)
         beyond = ticket.weight * seconds - charged
-        of_class.level.correct(tenant, beyond)
-        self._level.correct(of_class, beyond)
+        tenant.out -= 1
+        of_class.level.charge(tenant, beyond)
+        self._level.charge(of_class, beyond)
         if is_sample:
             of_class.learn(seconds)
 
@@ -216,12 +222,6 @@ class FairOrder(Order[T]):
             for of_class in self._classes.values()
             for tenant in of_class.level.behind(count)
         ]
-
-    def _in_turn(self) -> Iterable[_Class[T]]:
-        """The classes that wait, whose turn it is first."""
-        if self._level.waiting == 1:
-            return (one for one in (self._level.least(),) if one is not None)
-        return sorted((one for one in self._classes.values() if one.is_waiting), key=_key)
 
     def _take_out(self, ticket: T, of_class: _Class[T], tenant: _Tenant[T]) -> None:
         del tenant.tickets[ticket]

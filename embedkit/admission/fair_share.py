@@ -5,7 +5,7 @@ Chase and Kaur 2004). Knows no class, no tenant and no ticket: a flow is whateve
 
 Each flow has an *account*: the service that it has been charged for, divided by its share.
 
-- ``charge`` at the start of a service, with an estimate; ``correct`` at its end, to what it was.
+- ``charge`` at the start of a service, with an estimate; and at its end, with what it was off by.
 - Who waits keeps its account, so it is owed what others get meanwhile. Who does not wait is owed nothing: ``wait``
   raises a flow that comes back to the least account that waits. Where nobody waits there is no contention, and nobody
   is owed anything: then it is raised to the ``horizon``, the furthest that any account has come.
@@ -30,7 +30,7 @@ class Flow:
         account: Service charged, divided by ``share``; raised by absence.
         share: What it is entitled to, relative to the others of its level.
         is_waiting: Whether something of it waits. Written by ``FairShare`` alone.
-        out: Services charged and not yet corrected.
+        out: Services that have started and not ended. Written by whoever charges.
     """
 
     __slots__ = ("_turn", "account", "is_waiting", "out", "share")
@@ -54,13 +54,15 @@ class FairShare(Generic[F]):
     Attributes:
         horizon: The furthest that any account has come.
         waiting: How many flows wait.
+        sole: The one that waits, if just one does: then there is nothing to compare, and no index is kept.
     """
 
-    __slots__ = ("_heap", "_turns", "horizon", "waiting")
+    __slots__ = ("_heap", "_turns", "horizon", "sole", "waiting")
 
     def __init__(self) -> None:
         self.horizon = 0.0
         self.waiting = 0
+        self.sole: F | None = None
         self._turns = 0
         # Of the flows that wait, by account. An entry is valid if its number is its flow's; the others are left behind
         # by moves, and dropped when they come up, or all at once when they outnumber the valid ones.
@@ -73,6 +75,12 @@ class FairShare(Generic[F]):
             flow.account = floor
         flow.is_waiting = True
         self.waiting += 1
+        if self.waiting == 1:
+            self.sole = flow
+            return
+        if self.sole is not None:
+            self._move(self.sole)
+            self.sole = None
         self._move(flow)
 
     def rest(self, flow: F) -> None:
@@ -80,25 +88,16 @@ class FairShare(Generic[F]):
         flow.is_waiting = False
         flow._turn = 0
         self.waiting -= 1
-        if not self.waiting:
+        if self.waiting < 2:
+            self.sole = self.least() if self.waiting else None
             self._heap.clear()
 
     def charge(self, flow: F, cost: float) -> None:
-        """A service of ``flow`` starts, and is expected to cost so much."""
-        flow.out += 1
-        flow.account += cost / flow.share
-        if flow.account > self.horizon:
-            self.horizon = flow.account
-        if flow.is_waiting:
-            self._move(flow)
-
-    def correct(self, flow: F, by: float) -> None:
-        """A service of ``flow`` has ended, and cost ``by`` more than it was charged for."""
-        flow.out -= 1
-        flow.account += by / flow.share
-        if flow.account > self.horizon:
-            self.horizon = flow.account
-        if flow.is_waiting:
+        """A service of ``flow`` starts, and is expected to cost so much; or it has ended, and did cost so much more."""
+        account = flow.account = flow.account + cost / flow.share
+        if account > self.horizon:
+            self.horizon = account
+        if self._heap and flow.is_waiting:
             self._move(flow)
 
     def least(self) -> F | None:
@@ -109,10 +108,12 @@ class FairShare(Generic[F]):
             if turn == flow._turn:
                 return flow
             heappop(heap)
-        return None
+        return self.sole
 
     def behind(self, count: int) -> list[F]:
         """The ``count`` waiting flows that have been served least, least first. Costs O(flows)."""
+        if self.sole is not None:
+            return [self.sole]
         return [flow for _, _, flow in nsmallest(count, self._valid())]
 
     def may_forget(self, flow: F) -> bool:

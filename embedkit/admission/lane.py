@@ -30,8 +30,8 @@ from embedkit.admission.passage import Passage, Register
 from embedkit.admission.policy import NoRetry, Retry
 from embedkit.admission.slots import Capacity, Slots
 from embedkit.admission.statistics import LaneStatistics, Totals
-from embedkit.admission.ticket import Ticket
-from embedkit.errors import LaneClosed, LaneFull, ProviderCircuitOpen, UsageError
+from embedkit.admission.ticket import Ticket, check
+from embedkit.errors import EmbedkitError, LaneClosed, LaneFull, ProviderCircuitOpen, UsageError
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -124,7 +124,19 @@ class Lane(abc.ABC, Generic[C]):
             checkpoint.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        return await self._run(call, ticket)
+        if ticket.scope.is_relative is None:
+            raise UsageError("this ticket was offered before, or its scope was entered; make a new one for each call")
+        passage = Passage(self._register, ticket, call)
+        with ticket.scope:
+            self._offer(passage)
+            if passage.answered is None:
+                passage.caller = trio.lowlevel.current_task()
+                # One step: nothing runs between the offer and the moment when the abort function is in place.
+                value: R = await trio.lowlevel.wait_task_rescheduled(lambda _: self._abort(passage))
+                return value
+            return passage.answered.unwrap()  # type: ignore[no-any-return]  # what the call returns is an R
+        assert passage.parting is not None
+        raise passage.parting  # the ticket's own scope ended the wait
 
     @trio.lowlevel.enable_ki_protection
     def run_nowait(self, call: Callable[[C], Awaitable[R]], ticket: Ticket) -> Awaitable[R]:
@@ -211,32 +223,20 @@ class Lane(abc.ABC, Generic[C]):
 
     # The door.
 
-    async def _run(self, call: Callable[[C], Awaitable[R]], ticket: Ticket) -> R:
-        if ticket.scope.is_relative is None:
-            raise UsageError("this ticket was offered before, or its scope was entered; make a new one for each call")
-        passage = Passage(self._register, ticket, call)
-        with ticket.scope:
-            self._offer(passage)
-            if passage.answered is None:
-                passage.caller = trio.lowlevel.current_task()
-                # One step: nothing runs between the offer and the moment when the abort function is in place.
-                value: R = await trio.lowlevel.wait_task_rescheduled(lambda _: self._abort(passage))
-                return value
-            return passage.answered.unwrap()  # type: ignore[no-any-return]  # what the call returns is an R
-        assert passage.parting is not None
-        raise passage.parting  # the ticket's own scope ended the wait
-
     def _offer(self, passage: Passage) -> None:
         """All or nothing: whatever may refuse, raise or call back comes before the ticket is counted."""
-        circuit = passage.circuit
-        self._refuse_if_closed()
-        self._slots.refresh_capacity()
-        is_open = circuit is not None and circuit.is_open
+        slots, circuit = self._slots, passage.circuit
+        if slots.is_closed:
+            raise LaneClosed(f"lane {self.name} is closed")
+        check(passage.ticket)
+        if slots.reads_capacity:
+            slots.refresh_capacity()
         passage.open(self._clock.current_time())
-        # The recorder has heard of it, and may have closed the lane or tripped the circuit.
-        is_open = is_open or (circuit is not None and circuit.is_open)
-        if self._slots.is_closed or is_open:
-            error = circuit.refusal() if is_open and circuit is not None else LaneClosed(f"lane {self.name} is closed")
+        # The circuit was open before, or the recorder, which has heard of it, closed the lane or tripped the circuit.
+        if slots.is_closed or is_open or (circuit is not None and circuit.is_open):
+            error: EmbedkitError = LaneClosed(f"lane {self.name} is closed")
+            if circuit is not None and circuit.is_open:
+                error = circuit.refusal()
             passage.settle("shed", error, self._clock.current_time())
             raise error
         try:
@@ -245,11 +245,7 @@ class Lane(abc.ABC, Generic[C]):
             passage.settle("shed", error, self._clock.current_time())
             raise
         passage.offer(self)
-        self._slots.rouse()
-
-    def _refuse_if_closed(self) -> None:
-        if self._slots.is_closed:
-            raise LaneClosed(f"lane {self.name} is closed")
+        slots.rouse()
 
     @trio.lowlevel.enable_ki_protection
     def _abort(self, passage: Passage) -> trio.lowlevel.Abort:

@@ -20,6 +20,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal
 
+import outcome
 import trio
 
 from embedkit.admission.statistics import COUNTED
@@ -54,9 +55,6 @@ MOVES: dict[State, dict[str, State]] = {
     "paused": {"resume": "in-flight"},
     "settled": {},
 }
-
-# A ticket is frozen for its maker and everybody else; its lane's word about it is written past that.
-_write = object.__setattr__
 
 
 class Register:
@@ -109,28 +107,21 @@ class Passage:
         slot: The slot that has it.
     """
 
-    __slots__ = (
-        "_attempt",
-        "_pause",
-        "_paused_at",
-        "_register",
-        "_retry_wait",
-        "_row",
-        "answered",
-        "call",
-        "caller",
-        "circuit",
-        "dispatched_at",
-        "is_aborted",
-        "offered_at",
-        "parting",
-        "priority",
-        "slot",
-        "state",
-        "tenant",
-        "ticket",
-        "weight",
-    )
+    # What a ticket begins with. Most never change most of it, so it stands in the class, and not in every ticket.
+    state: State = "new"
+    caller: trio.lowlevel.Task | None = None
+    answered: Result | None = None
+    parting: EmbedkitError | None = None
+    is_aborted = False
+    offered_at = 0.0
+    dispatched_at = 0.0
+    slot: Slot | None = None
+    _row: TicketRow | None = None
+    _attempt: AttemptRow | None = None
+    # Around a sleep between attempts, while there is one.
+    _pause: trio.CancelScope | None = None
+    _paused_at = 0.0
+    _retry_wait = 0.0
 
     def __init__(self, register: Register, ticket: Ticket, call: Callable[[Any], Awaitable[Any]]) -> None:
         self.ticket = ticket
@@ -140,21 +131,7 @@ class Passage:
         self.tenant = ticket.tenant
         self.weight = ticket.weight
         self.circuit: Circuit | None = ticket.circuit
-        self.state: State = "new"
-        self.caller: trio.lowlevel.Task | None = None
-        self.answered: Result | None = None
-        self.parting: EmbedkitError | None = None
-        self.is_aborted = False
-        self.offered_at = 0.0
-        self.dispatched_at = 0.0
-        self.slot: Slot | None = None
         self._register = register
-        self._row: TicketRow | None = None
-        self._attempt: AttemptRow | None = None
-        # Around a sleep between attempts, while there is one.
-        self._pause: trio.CancelScope | None = None
-        self._paused_at = 0.0
-        self._retry_wait = 0.0
 
     # Moves, in the order in which a ticket makes them.
 
@@ -203,7 +180,7 @@ class Passage:
     def begin_attempt(self, now: float) -> None:
         """A provider call begins."""
         number = self.ticket.attempts + 1
-        _write(self.ticket, "attempts", number)
+        self.ticket.attempts = number
         self._attempt = None
         if self._row is not None:
             try:
@@ -211,15 +188,20 @@ class Passage:
             except Exception as error:
                 self._register.note_failure(error)
 
-    def end_attempt(self, now: float, failure: BaseException | None, *, cut: bool) -> None:
-        """The provider call has ended: with ``failure``, cut off, or well."""
+    def end_attempt(self, now: float, result: Result | None) -> None:
+        """The provider call has ended; ``None``: it was cut off."""
         if self._attempt is None:
             return
-        code = "ABORTED" if cut else None if failure is None else code_of(failure)
+        code: str | None = None
+        status: object = None
+        if result is None:
+            code = "ABORTED"
+        elif type(result) is outcome.Error:
+            code = code_of(result.error)
+            status = getattr(result.error, "status", None)
         try:
-            status = getattr(failure, "status", None)
             self._register.ledger.attempt_ended(
-                self._attempt, now, code=code, status=status if type(status) is int else None
+                self._attempt, now, code=code, status=status if isinstance(status, int) else None
             )
         except Exception as error:
             self._register.note_failure(error)
@@ -265,7 +247,7 @@ class Passage:
         was = self.state
         clocks = self.measure(now)
         self.state = MOVES[was][word]
-        _write(self.ticket, "clocks", clocks)
+        self.ticket.clocks = clocks
         register = self._register
         if was != "new":
             register.counts[word] += 1

@@ -82,6 +82,7 @@ class Slots(Generic[C]):
     Attributes:
         order: Written by the lane's door (offers, withdrawals) and by a slot's take.
         room: What is in flight. Written by takes and settlements, and by a capacity that is read.
+        reads_capacity: The capacity is a callable.
         is_closed: Nothing is taken any more.
     """
 
@@ -100,6 +101,7 @@ class Slots(Generic[C]):
         self.order = order
         self.is_closed = False
         self._read_capacity = capacity if callable(capacity) else None
+        self.reads_capacity = callable(capacity)
         self.room = Room(checked_capacity(name, capacity() if callable(capacity) else capacity), reserve)
         self._nursery = nursery
         self._connect = connect
@@ -252,7 +254,8 @@ class Slots(Generic[C]):
             return None
         # Whoever hears of a withdrawal may close the lane.
         while not self.is_closed and (passage := self.order.choose(self.room)) is not None:
-            if passage.deadline_at > now:
+            ticket = passage.ticket
+            if ticket.deadline_at > now and ticket.scope.deadline > now:
                 self.order.commit(passage)
                 self.room.enter(passage)
                 passage.dispatch(slot, now)
@@ -302,7 +305,7 @@ class Slots(Generic[C]):
         passage.settle(word, error, now)
         if self.is_closed:
             self._note_drained()
-        if self._read_capacity is not None:
+        if self.reads_capacity:
             try:
                 self.refresh_capacity()
             except Exception as raised:

@@ -4,7 +4,7 @@ The caller waits inside ``ticket.scope``. Whatever cancels that wait runs the la
 ticket out in the same synchronous step; nothing has to notice later. What the ticket passes through is a ``Passage``,
 which the lane keeps to itself: here stands only what the maker put in, and what a caller may want to read.
 
-A ticket is checked when it is made, and does not change afterwards: what a lane counts must be what it counted.
+A ticket is checked when it is made, and once more when it is offered; what a lane counts by is its own copy.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _KNOWN: frozenset[object] = frozenset(CLASSES)
 TimeoutHook = Callable[[Exception], object]
 
 
-# Frozen by its setters and not by its making, which would cost twice as much.
-@attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
+@attrs.frozen
 class Ids:
     """What the ledger should know of a ticket, and nothing decides by: names, never texts, vectors or keys."""
 
@@ -40,7 +39,8 @@ class Ids:
 NO_IDS = Ids()
 
 
-@attrs.define(eq=False, on_setattr=attrs.setters.frozen)
+# Not frozen: that would cost a call through a lane a twentieth.
+@attrs.define(eq=False)
 class Ticket:
     """One piece of work for an engine. Offered once.
 
@@ -75,36 +75,35 @@ class Ticket:
     on_provider_timeout: TimeoutHook | None = None
     ids: Ids = NO_IDS
 
-    scope: trio.CancelScope = attrs.field(
-        init=False,
-        repr=False,
-        default=attrs.Factory(lambda self: _scope_until(self.deadline_at), takes_self=True),
-    )
-    clocks: Clocks = attrs.field(init=False, default=ZERO, on_setattr=attrs.setters.NO_OP)
-    attempts: int = attrs.field(init=False, default=0, on_setattr=attrs.setters.NO_OP)
+    scope: trio.CancelScope = attrs.field(init=False, repr=False)
+    clocks: Clocks = attrs.field(init=False, default=ZERO)
+    attempts: int = attrs.field(init=False, default=0)
 
     def __attrs_post_init__(self) -> None:
-        # One look at all of it: a validator for each field costs a call through a lane a fortieth.
-        try:
-            is_fine = (
-                self.priority in _KNOWN
-                and type(self.weight) is int
-                and self.weight > 0
-                and (self.tenant is None or isinstance(self.tenant, str))  # type: ignore[redundant-expr]
-                and (self.timeout is None or self.timeout > 0)
-                and not math.isnan(self.deadline_at)
-            )
-        except TypeError:
-            is_fine = False
-        if not is_fine:
-            _refuse(self)
+        check(self)
+        self.scope = trio.CancelScope(deadline=self.deadline_at)
 
 
-def _scope_until(deadline_at: float) -> trio.CancelScope:
+def check(ticket: Ticket) -> None:
+    """Refuse a ticket with a value that no lane could use.
+
+    Raises:
+        ValueError: It has one.
+    """
+    # One look at all of it: a validator for each field would cost a call through a lane a fortieth.
     try:
-        return trio.CancelScope(deadline=deadline_at)
-    except (TypeError, ValueError):
-        return trio.CancelScope()  # no instant: the ticket is about to be refused, in words of its own
+        is_fine = (
+            ticket.priority in _KNOWN
+            and type(ticket.weight) is int
+            and ticket.weight > 0
+            and (ticket.tenant is None or isinstance(ticket.tenant, str))  # type: ignore[redundant-expr]
+            and (ticket.timeout is None or ticket.timeout > 0)
+            and not math.isnan(ticket.deadline_at)
+        )
+    except TypeError:
+        is_fine = False
+    if not is_fine:
+        _refuse(ticket)
 
 
 def _refuse(ticket: Ticket) -> None:

@@ -155,7 +155,7 @@ def _repository(record: RepositoryRecord, now: float) -> dict[str, Any]:
             "code": last.code,
             "reason": last.reason,
             "attribution": last.attribution,
-            "clocks": attrs.asdict(last.clocks),
+            "clocks": last.clocks.as_json(),
             "at": last.at,
         },
     }

@@ -57,7 +57,11 @@ class RepositoryReport:
     def as_json(self) -> dict[str, Any]:
         """As ``sync --json`` prints it."""
         shown = attrs.asdict(self, filter=lambda field, _: field.name != "succeeded")
-        return {**shown, "skipped": {reason: count for reason, count in self.skipped.items() if count}}
+        return {
+            **shown,
+            "clocks": self.clocks.as_json(),
+            "skipped": {reason: count for reason, count in self.skipped.items() if count},
+        }
 
 
 @attrs.frozen

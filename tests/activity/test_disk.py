@@ -223,6 +223,23 @@ async def test_one_that_is_settled_while_its_first_row_is_being_written_is_close
     assert (opened.id, "succeeded") in await database.read(stored)
 
 
+async def test_a_row_that_cannot_be_stored_is_not_tried_again_with_those_that_can(database: Database) -> None:
+    other = sqlite3.connect(database.path, isolation_level=None)
+    ledger, disk = Ledger(), LedgerOnDisk(database, interval=0.0)
+    async with running(disk, ledger):
+        complete(ledger)
+        await until(lambda: disk.statistics().written == 1)
+        other.execute("BEGIN IMMEDIATE")
+        complete(ledger)
+        complete(ledger).inputs = 2**70
+        await until(lambda: disk.statistics().failures == 1)
+        assert (disk.statistics().pending, disk.statistics().refused) == (1, 1)
+        other.execute("ROLLBACK")
+        other.close()
+    assert await database.read(stored) == [(1, "succeeded"), (2, "succeeded")]
+    assert disk.statistics().refused == 1
+
+
 async def test_what_the_file_did_not_take_is_tried_again_though_nothing_changes(
     database: Database, mock_clock: trio.testing.MockClock
 ) -> None:

@@ -14,7 +14,6 @@ def waiting(level: FairShare[Flow], *accounts: float) -> list[Flow]:
     for flow, account in zip(flows, accounts, strict=True):
         level.wait(flow)
         level.charge(flow, account - flow.account)
-        level.correct(flow, 0.0)
     return flows
 
 
@@ -61,9 +60,9 @@ def test_a_charge_is_corrected_to_what_the_service_cost() -> None:
     one, other = waiting(level, 0.0, 0.0)
     level.charge(one, 10.0)
     level.charge(other, 5.0)
-    level.correct(one, -8.0)
+    level.charge(one, -8.0)
     assert (one.account, level.least()) == (2.0, one)
-    level.correct(other, -4.0)
+    level.charge(other, -4.0)
     assert (other.account, level.least()) == (1.0, other)
 
 
@@ -75,7 +74,6 @@ def test_whoever_comes_back_is_owed_nothing_for_its_absence() -> None:
     assert comes.account == 70.0  # that of the least served that waits
     level.rest(comes)
     level.charge(comes, 500.0)
-    level.correct(comes, 0.0)
     level.wait(comes)
     assert comes.account == 570.0  # what it was served before is not forgiven either
     assert (stays.account, behind.account) == (100.0, 70.0)
@@ -109,9 +107,9 @@ def test_a_flow_that_would_be_raised_anyway_may_be_forgotten() -> None:
     assert not level.may_forget(gone)  # it has been served more than the one who waits
     level.charge(waits, 6.0)
     assert level.may_forget(gone)
-    level.charge(gone, 0.0)
+    gone.out += 1
     assert not level.may_forget(gone)  # something of it is out
-    level.correct(gone, 0.0)
+    gone.out -= 1
     level.rest(waits)
     assert level.may_forget(gone)
 
@@ -128,8 +126,8 @@ def test_the_index_says_what_a_search_through_all_flows_says(moves: list[tuple[i
             level.rest(flow)
         elif move == "c" and flow.is_waiting:
             level.charge(flow, cost)
-        elif move == "i" and flow.out:
-            level.correct(flow, cost - 5.0)
+        elif move == "i":
+            level.charge(flow, cost - 5.0)
         accounts = [other.account for other in flows if other.is_waiting]
         least = level.least()
         assert (least.account if least is not None else None) == min(accounts, default=None)

@@ -73,10 +73,19 @@ def test_what_no_lane_could_use_is_refused_as_the_ticket_is_made(fields: dict[st
         Ticket(**fields)
 
 
-@pytest.mark.parametrize("field", ["priority", "weight", "tenant", "timeout", "circuit", "scope"])
-def test_a_ticket_does_not_change_afterwards(field: str) -> None:
-    with pytest.raises(attrs.exceptions.FrozenAttributeError):
-        setattr(Ticket(), field, None)
+@pytest.mark.parametrize(("field", "value"), [("priority", "urgent"), ("tenant", []), ("timeout", NAN), ("weight", 0)])
+@pytest.mark.parametrize("settlement", SETTLEMENTS)
+async def test_a_ticket_that_was_spoiled_afterwards_is_refused_as_it_is_offered(
+    field: str, value: Any, settlement: Settlement, autojump_clock: MockClock
+) -> None:
+    ticket, circuit = Ticket(), Circuit()
+    ticket.circuit = circuit
+    setattr(ticket, field, value)
+    async with open_house(settlement, autojump_clock) as house:
+        with pytest.raises(ValueError, match=f"a ticket's {field} must be"):
+            await house.lane.run(_never_called, ticket)
+        assert (house.lane.statistics().totals.offered, house.rows()) == (0, [])
+        house.check_over(circuit)
 
 
 @pytest.mark.parametrize("settlement", SETTLEMENTS)
