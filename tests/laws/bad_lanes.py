@@ -215,7 +215,10 @@ class GrantingLane(PlainQueueLane):
         self.granted: set[LaneEntry] = set()
 
     def rouse(self) -> None:
-        if not self.is_closed and (entry := self.order.choose(self.room)) is not None:
+        while not self.is_closed and trio.current_time() >= self.held_until:
+            entry = self.order.choose(self.room)
+            if entry is None:
+                break
             self.order.commit(entry)
             self.granted.add(entry)
             self.reserve(entry)
@@ -238,6 +241,7 @@ class GrantingLane(PlainQueueLane):
         self.order.settle(entry, 0.0, is_sample=False)
 
     async def own(self, entry: LaneEntry) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
         if not self.begin(entry):
             return
         self.dispatch(entry)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import trio
 
 from embedkit import DeadlineExceeded, ProviderFailure, ProviderTimeout, TicketWithdrawn
@@ -126,6 +128,39 @@ async def at_the_end(stage: Stage) -> None:
             behind = await stage.park(f"B, {by}, {error}", answers(3.0))
             await behind.back.wait()
             stage.check_answered(behind, at=since + 4.0)
+
+
+class _Leaves:
+    """A listener of the ledger that cancels a caller at the n-th change of its row."""
+
+    def __init__(self, stage: Stage, caller: Caller, change: int) -> None:
+        self._stage = stage
+        self._caller = caller
+        self._left = change
+
+    def changed(self, row: Any) -> None:
+        if row.run == self._caller.name:
+            self._left -= 1
+            if self._left == 0:
+                self._stage.cancel(self._caller, "outer scope")
+
+
+def _each_change(change: int) -> None:
+    @LAW.scenario(f"a caller leaves as the ledger hears of it for the {change}. time")
+    async def heard(stage: Stage) -> None:
+        # Whoever listens to the ledger may do anything, in the middle of a step of the lane.
+        assert stage.ledger is not None
+        for error in (None, ProviderFailure("no")):
+            caller = stage.offer(f"A, {error}", answers(2.0) if error is None else fails(error, 2.0))
+            stage.ledger.attach(_Leaves(stage, caller, change))
+            await stage.rest()
+            behind = await stage.park(f"B, {error}", answers(3.0))
+            await behind.back.wait()
+            stage.check_answered(behind)
+
+
+for _change in range(1, 6):
+    _each_change(_change)
 
 
 @LAW.scenario("the limit of an attempt passes in the very step in which it ends")
