@@ -56,6 +56,8 @@ def endings_of(caller: Caller, stage: Stage) -> frozenset[str]:
         # A transport that fails as the engine's end closes it may be taken for a failure.
         words = {"unsettled"} if ending == "cut" and caller.last_step.if_cut is None else {"unsettled", "failed"}
         return frozenset(words | {"aborted"} if has_left else words)
+    if has_left and ending == "error" and caller.back_at == caller.ended_at[-1]:
+        return frozenset({"aborted", "failed"})  # it had failed, or was told to end, in one instant
     return frozenset({"aborted"} if has_left else {"failed"})
 
 

@@ -27,7 +27,7 @@ _CLASSES = {"i": "interactive", "b": "batch", "p": "probe"}
 
 
 @attrs.define(eq=False)
-class _Flow:
+class Flow:
     """Callers of one class and tenant, whose calls are alike.
 
     Attributes:
@@ -49,15 +49,19 @@ class _Flow:
         return sum(caller.received(since, until) for caller in self.callers) / self.share
 
 
-async def _bring_on(stage: Stage, flow: _Flow, count: int, seconds: float, **ticket: Any) -> None:
+async def _bring_on(stage: Stage, flow: Flow, count: int, seconds: float, **ticket: Any) -> None:
     for _ in range(count):
         name = f"{flow.name} {len(flow.callers) + 1}"
         flow.callers.append(stage.offer(name, answers(seconds), **ticket))
     await stage.rest()
 
 
-def _check_bound(stage: Stage, f: _Flow, g: _Flow, since: float, until: float) -> None:
-    """The bound of the law, for every span between two events within one in which ``f`` waits all along."""
+def check_bound(stage: Stage, f: Flow, g: Flow, since: float, until: float) -> None:
+    """The bound of the law, for every span within ``since`` and ``until``, in which ``f`` waits all along.
+
+    Raises:
+        LawBroken: It was exceeded.
+    """
     assert stage.capacity is not None
     allowed = max(f.offset - g.offset, 0.0) + stage.capacity * (f.service / f.share + g.service / g.share)
     # What g is ahead, at each instant; its greatest rise is what no span may exceed.
@@ -75,7 +79,7 @@ def _check_bound(stage: Stage, f: _Flow, g: _Flow, since: float, until: float) -
         )
 
 
-def _changes(flow: _Flow, sign: float, since: float, until: float) -> Iterator[tuple[float, float]]:
+def _changes(flow: Flow, sign: float, since: float, until: float) -> Iterator[tuple[float, float]]:
     """When a call of the flow begins or ends, and by how much it then receives more, in seconds a second."""
     for caller in flow.callers:
         weight = sign * caller.ticket.weight / flow.share
@@ -86,7 +90,7 @@ def _changes(flow: _Flow, sign: float, since: float, until: float) -> Iterator[t
                 yield min(end, until), -weight
 
 
-async def _until_served(stage: Stage, *flows: _Flow) -> float:
+async def _until_served(stage: Stage, *flows: Flow) -> float:
     """Wait until all callers of one of the flows have been dispatched; until when all of them waited."""
     while all(any(not caller.calls for caller in flow.callers) for flow in flows):
         await stage.next_call()
@@ -134,14 +138,14 @@ def _each_ratio(people: float, batch: float, capacity: int, share: float) -> Non
     )
     async def standing(stage: Stage) -> None:
         enough = 60.0 + 8 * capacity * (people + batch / share)
-        persons = _Flow("people", people, offset=-10.0)
-        work = _Flow("batch", batch, share=share)
+        persons = Flow("people", people, offset=-10.0)
+        work = Flow("batch", batch, share=share)
         await _bring_on(stage, persons, int(capacity * enough / people) // capacity + 5, people)
         await _bring_on(stage, work, int(capacity * enough * share / batch) // capacity + 5, batch, priority="batch")
         since = trio.current_time()
         until = await _until_served(stage, persons, work)
-        _check_bound(stage, work, persons, since, until)
-        _check_bound(stage, persons, work, since, until)
+        check_bound(stage, work, persons, since, until)
+        check_bound(stage, persons, work, since, until)
         require(until - since >= enough / capacity / 2, f"one of the two was served alone, until {until:g} s")
         await _leave(stage)
 
@@ -164,7 +168,7 @@ _each_ratio(2.0, 3.0, 1, 4.0)
 @LAW.scenario("a stream of people that never ceases, and one batch ticket", lead=30.0)
 async def stream(stage: Stage) -> None:
     """It is served after the lead and one service at most, however long the stream has been going."""
-    persons = _Flow("people", 1.0)
+    persons = Flow("people", 1.0)
     await _bring_on(stage, persons, 250, 1.0)
     for before in (0.0, 50.0):
         await trio.sleep(before)
@@ -181,7 +185,7 @@ async def stream(stage: Stage) -> None:
 @LAW.scenario("batch work that never ceases, and one person", capacity=2)
 async def single_person(stage: Stage) -> None:
     """Waits for no more than the calls that are out."""
-    work = _Flow("batch", 20.0)
+    work = Flow("batch", 20.0)
     await _bring_on(stage, work, 20, 20.0, priority="batch")
     for number in range(4):
         await trio.sleep(25.0)
@@ -195,7 +199,7 @@ async def single_person(stage: Stage) -> None:
 @LAW.scenario("batch work that never ceases, and one probe", lead=5.0)
 async def single_probe(stage: Stage) -> None:
     """Batch goes before probes as people go before batch: up to the lead."""
-    work = _Flow("batch", 1.0)
+    work = Flow("batch", 1.0)
     await _bring_on(stage, work, 40, 1.0, priority="batch")
     await trio.sleep(10.0)
     probe = await stage.park("p", priority="probe")
@@ -209,7 +213,7 @@ async def single_probe(stage: Stage) -> None:
 @LAW.scenario("probes that never cease, and a batch ticket and a person", lead=5.0)
 async def probes(stage: Stage) -> None:
     """They hold up neither."""
-    asking = _Flow("probes", 2.0)
+    asking = Flow("probes", 2.0)
     await _bring_on(stage, asking, 20, 2.0, priority="probe")
     for number in range(3):
         await trio.sleep(5.0)
@@ -225,15 +229,15 @@ async def probes(stage: Stage) -> None:
 async def idle_class(stage: Stage) -> None:
     """Neither people, nor batch work, has saved up anything."""
     for first, second in (("batch", "interactive"), ("interactive", "batch")):
-        alone = _Flow(f"{first} (first)", 2.0, offset=-4.0 if first == "interactive" else 0.0)
+        alone = Flow(f"{first} (first)", 2.0, offset=-4.0 if first == "interactive" else 0.0)
         await _bring_on(stage, alone, 90, 2.0, priority=first)
         await trio.sleep(100.0)
-        late = _Flow(f"{second} (second)", 2.0, offset=-4.0 if second == "interactive" else 0.0)
+        late = Flow(f"{second} (second)", 2.0, offset=-4.0 if second == "interactive" else 0.0)
         await _bring_on(stage, late, 20, 2.0, priority=second)
         since = trio.current_time()
         until = await _until_served(stage, alone, late)
-        _check_bound(stage, alone, late, since, until)
-        _check_bound(stage, late, alone, since, until)
+        check_bound(stage, alone, late, since, until)
+        check_bound(stage, late, alone, since, until)
         await _leave(stage)
 
 
@@ -298,13 +302,13 @@ def _each_pair(priority: str, capacity: int, quick: float, slow: float) -> None:
     )
     async def in_time(stage: Stage) -> None:
         enough = 8 * capacity * (quick + slow)
-        x, y = _Flow("x", quick), _Flow("y", slow)
+        x, y = Flow("x", quick), Flow("y", slow)
         await _bring_on(stage, x, int(enough / quick) + 2, quick, priority=priority, tenant="x")
         await _bring_on(stage, y, int(enough / slow) + 2, slow, priority=priority, tenant="y")
         since = trio.current_time()
         until = await _until_served(stage, x, y)
         for one, other in ((x, y), (y, x)):
-            _check_bound(stage, one, other, since, until)
+            check_bound(stage, one, other, since, until)
         require(until - since >= enough / capacity / 2, f"one of the two was served alone, until {until:g} s")
         await _leave(stage)
 
@@ -333,7 +337,7 @@ async def charged(stage: Stage) -> None:
     for tenant in "xy":  # so that the lane knows how long they take
         await (await stage.park(tenant, answers(5.0), priority="batch", tenant=tenant)).back.wait()
     blockers = [await stage.park(f"blocker{number}", answers(5.0)) for number in range(4)]
-    x, y = _Flow("x", 5.0), _Flow("y", 5.0)
+    x, y = Flow("x", 5.0), Flow("y", 5.0)
     await _bring_on(stage, x, 8, 5.0, priority="batch", tenant="x")
     await _bring_on(stage, y, 8, 5.0, priority="batch", tenant="y")
     for caller in blockers:
@@ -347,7 +351,7 @@ async def charged(stage: Stage) -> None:
 @LAW.scenario("a tenant that had nothing waiting is owed nothing for it", needs=("tenants",))
 async def idle_tenant(stage: Stage) -> None:
     """Nor does one owe anything for what nobody else wanted."""
-    x, y = _Flow("x", 2.0), _Flow("y", 2.0)
+    x, y = Flow("x", 2.0), Flow("y", 2.0)
     first = await stage.park("y was here", answers(2.0), priority="batch", tenant="y")
     await first.back.wait()
     await _bring_on(stage, x, 70, 2.0, priority="batch", tenant="x")
@@ -355,8 +359,8 @@ async def idle_tenant(stage: Stage) -> None:
     await _bring_on(stage, y, 20, 2.0, priority="batch", tenant="y")
     since = trio.current_time()
     until = await _until_served(stage, x, y)
-    _check_bound(stage, x, y, since, until)
-    _check_bound(stage, y, x, since, until)
+    check_bound(stage, x, y, since, until)
+    check_bound(stage, y, x, since, until)
     await _leave(stage)
 
 
@@ -373,7 +377,7 @@ async def withdrawn_tenant(stage: Stage) -> None:
             stage.cancel(gone, "own scope" if number % 3 == 1 else "outer scope")
     await trio.sleep(2.0)
     stage.order.clear()
-    x, y = _Flow("x", 2.0), _Flow("y", 2.0)
+    x, y = Flow("x", 2.0), Flow("y", 2.0)
     await _bring_on(stage, x, 6, 2.0, priority="batch", tenant="x")
     await _bring_on(stage, y, 6, 2.0, priority="batch", tenant="y")
     await stage.run_dry()
@@ -387,15 +391,15 @@ async def withdrawn_tenant(stage: Stage) -> None:
 @LAW.scenario("a tenant whose attempts fail pays for its engine time like any other", needs=("tenants",))
 async def failing_tenant(stage: Stage) -> None:
     """What was shared is the engine's time, whatever came of it."""
-    x, y = _Flow("x", 8.0), _Flow("y", 2.0)
+    x, y = Flow("x", 8.0), Flow("y", 2.0)
     for number in range(20):
         step = fails(ProviderFailure("no"), 8.0)
         x.callers.append(stage.offer(f"x {number}", step, priority="batch", tenant="x"))
     await _bring_on(stage, y, 80, 2.0, priority="batch", tenant="y")
     since = trio.current_time()
     until = await _until_served(stage, x, y)
-    _check_bound(stage, y, x, since, until)
-    _check_bound(stage, x, y, since, until)
+    check_bound(stage, y, x, since, until)
+    check_bound(stage, x, y, since, until)
     await _leave(stage)
 
 
@@ -406,7 +410,7 @@ def _leaver(step: Step, who: str, needs: Sequence[Feature], **ticket: Any) -> No
         lead=0.0,
     )
     async def leaves(stage: Stage) -> None:
-        flow, honest = _Flow("those who leave", 10.0), _Flow("those who stay", 10.0)
+        flow, honest = Flow("those who leave", 10.0), Flow("those who stay", 10.0)
         for number in range(16):
             flow.callers.append(stage.offer(f"leaves {number}", step, **ticket))
         await _bring_on(stage, honest, 16, 10.0, priority="batch", tenant="y")
@@ -417,7 +421,7 @@ def _leaver(step: Step, who: str, needs: Sequence[Feature], **ticket: Any) -> No
                 if caller.is_out and not caller.back.is_set():
                     stage.cancel(caller, "own scope" if caller.calls % 2 else "outer scope")
             await stage.rest()
-        _check_bound(stage, honest, flow, since, 200.0)
+        check_bound(stage, honest, flow, since, 200.0)
         require(honest.received(since, 200.0) > 0.0, "those who stayed were not served")
         await _leave(stage)
 
@@ -489,7 +493,7 @@ async def stream_of_small(stage: Stage) -> None:
 @LAW.scenario("weight counts: engine time is weight times seconds", capacity=4, needs=("tenants", "weights"))
 async def weighs(stage: Stage) -> None:
     """A tenant of tickets of weight 4 has one where another has four."""
-    x, y = _Flow("x", 8.0), _Flow("y", 2.0)
+    x, y = Flow("x", 8.0), Flow("y", 2.0)
     await _bring_on(stage, x, 30, 2.0, priority="batch", tenant="x", weight=4)
     await _bring_on(stage, y, 120, 2.0, priority="batch", tenant="y")
     since = trio.current_time()
@@ -499,7 +503,7 @@ async def weighs(stage: Stage) -> None:
     await _leave(stage)
 
 
-def _check_weighed(f: _Flow, g: _Flow, since: float, until: float) -> None:
+def _check_weighed(f: Flow, g: Flow, since: float, until: float) -> None:
     ahead = g.received(since, until) - f.received(since, until)
     # One service of each slot on either side: four of 2 s, and one that takes all four.
     require(ahead <= 16.0, f"{g.name} received {ahead:g} s more of the engine than {f.name}; the bound is 16 s")

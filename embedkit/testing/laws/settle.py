@@ -159,7 +159,8 @@ def _each_change(change: int) -> None:
             stage.check_answered(behind)
 
 
-for _change in range(1, 6):
+# Opened, and then the end of its attempt and its settlement: in between it is dispatched, and no call is out yet.
+for _change in (1, 4, 5):
     _each_change(_change)
 
 
