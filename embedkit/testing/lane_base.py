@@ -67,7 +67,7 @@ class LaneEntry:
     state: Literal["queued", "in-flight", "settled"] = "queued"
     dispatched_at: float = math.nan
     settled_at: float = math.nan
-    parting: AdmissionError | None = None
+    parting: AdmissionError = attrs.field(factory=lambda: TicketWithdrawn("the ticket was cancelled"))
     is_detached: bool = False
     _caller: trio.lowlevel.Task | None = None
     _answer: Result | None = None
@@ -90,6 +90,11 @@ class LaneEntry:
     def weight(self) -> int:
         """Units it takes."""
         return self.ticket.weight
+
+    @property
+    def deadline_at(self) -> float:
+        """When its caller's patience ends: the ticket's deadline, or that of its scope where it is earlier."""
+        return min(self.ticket.deadline_at, self.ticket.scope.deadline)
 
     @property
     def seconds(self) -> float:
@@ -170,6 +175,11 @@ class LaneBase(abc.ABC):
         self._nursery = nursery
         self._retry = retry
         self._totals = Totals()
+        nursery.start_soon(self._close_at_the_end)
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Set ``is_closed`` and refuse what is queued. Called at the end of the engine's nursery, too."""
 
     @abc.abstractmethod
     def shed(self, work: Any, error: EmbedkitError) -> bool:
@@ -273,7 +283,7 @@ class LaneBase(abc.ABC):
             notify_provider_timeout(_error(result), entry.ticket.on_provider_timeout)
 
     def _parting(self, entry: LaneEntry, late: type[AdmissionError]) -> AdmissionError:
-        is_late = min(entry.ticket.deadline_at, entry.ticket.scope.deadline) <= trio.current_time()
+        is_late = entry.deadline_at <= trio.current_time()
         error = late("the deadline has passed") if is_late else TicketWithdrawn("the ticket was cancelled")
         self._describe(entry, error, entry.clocks())
         return error
@@ -324,7 +334,7 @@ class LaneBase(abc.ABC):
         until = began + delay
         entry._is_asleep = True
         with trio.CancelScope() as entry._scope:
-            while until < entry.ticket.deadline_at:
+            while until < entry.deadline_at:
                 await trio.sleep_until(until)
                 if self.held_until <= trio.current_time():
                     break
@@ -337,6 +347,12 @@ class LaneBase(abc.ABC):
         if seconds is not None and trio.current_time() + seconds > self.held_until:
             self.held_until = trio.current_time() + seconds
             self._nursery.start_soon(self._release, self.held_until)
+
+    async def _close_at_the_end(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.close()
 
     async def _release(self, until: float) -> None:
         await trio.sleep_until(until)

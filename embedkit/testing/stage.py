@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -19,8 +18,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from embedkit import Ids, Ledger, Ticket
 from embedkit.testing.caller import By as By
 from embedkit.testing.caller import Caller as Caller
-from embedkit.testing.caller import Ending, answers
+from embedkit.testing.caller import Ending
 from embedkit.testing.caller import Step as Step
+from embedkit.testing.caller import answers as answers
 from embedkit.testing.caller import fails as fails
 from embedkit.testing.caller import hangs as hangs
 from embedkit.testing.lane_under_test import Feature, LaneUnderTest, Settlement, TotalsUnderTest

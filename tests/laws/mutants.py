@@ -25,23 +25,25 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 180
 WORKERS = 2
 
-# Played by an interpreter of its own, on the mutant: the laws that it breaks, first by its own law's scenarios.
+# Played by an interpreter of its own, on the mutant: until something is found, the scenarios of its own law first.
 CHECKER = """
 import logging, sys
 import hypothesis  # it makes trio shuffle the tasks of a step
 sys.path.insert(0, "tests/laws")
 from our_lanes import SETTLEMENTS, maker
-from embedkit.testing import judge_lane
+from embedkit.testing import play_scenario, scenario_names
+from embedkit.testing.check import SEEDS
 
 logging.disable()
 for laws in ([int(sys.argv[1])], ()):
-    for settlement in SETTLEMENTS:
-        report = judge_lane(maker(settlement), settlement=settlement, laws=laws)
-        if not report.is_kept:
-            shown = report.failures[0]
-            does, writes = sorted(report.broken_laws), sorted(report.miswritten_laws)
-            print(f"{settlement}: does {does}, writes {writes}: law {shown.law}, {shown.scenario!r}")
-            sys.exit(1)
+    for seed in SEEDS:
+        for settlement in SETTLEMENTS:
+            for name in scenario_names(settlement=settlement, laws=laws):
+                verdict = play_scenario(name, maker(settlement), settlement=settlement, seed=seed)
+                if not verdict.is_kept:
+                    kind = "does" if verdict.does else "writes"
+                    print(f"{settlement} {kind} {sorted(verdict.laws)}: law {verdict.law}, {name!r}")
+                    sys.exit(1)
 """
 
 
@@ -168,11 +170,12 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = [mutant for mutant in listed if options.law in (None, mutant.law) and options.named in mutant.name]
     if not _is_clean(chosen, by_checker=options.checker):
         return 1
+    words: list[str] = []
     with ThreadPoolExecutor(WORKERS) as pool:
-        words = list(pool.map(notice if options.checker else verdict, chosen))
-    for mutant, word in zip(chosen, words, strict=True):
-        where = "" if options.checker else f"  [{mutant.test}]"
-        print(f"law {mutant.law}  {mutant.name}: {word}{where}")  # noqa: T201
+        for mutant, word in zip(chosen, pool.map(notice if options.checker else verdict, chosen), strict=True):
+            words.append(word)
+            where = "" if options.checker else f"  [{mutant.test}]"
+            print(f"law {mutant.law}  {mutant.name}: {word}{where}", flush=True)  # noqa: T201
     done = "noticed" if options.checker else "killed"
     good = sum(word.startswith(done) for word in words)
     unseen = sum(word.startswith("unseen") for word in words)

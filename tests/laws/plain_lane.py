@@ -4,27 +4,17 @@ from typing import Any
 
 import trio
 
-from embedkit import EmbedkitError, FairOrder, LaneClosed, Retry, Room, Ticket
+from embedkit import EmbedkitError, FairOrder, LaneClosed, Room, Ticket
 from embedkit.testing import LaneBase, LaneEntry
 
 
 class PlainLane(LaneBase):
-    def __init__(
-        self,
-        nursery: trio.Nursery,
-        *,
-        capacity: int,
-        reserve: int,
-        lead: float,
-        batch_share: float,
-        retry: Retry,
-        **_: Any,
-    ) -> None:
-        super().__init__(nursery, retry)
-        self.nursery, self.room = nursery, Room(capacity, reserve)
-        self.order: FairOrder[LaneEntry] = FairOrder(lead=lead, batch_share=batch_share)
+    def __init__(self, nursery: trio.Nursery, *, capacity: int, reserve: int, **options: Any) -> None:
+        super().__init__(nursery, options["retry"])
+        self.nursery = nursery
+        self.room = Room(capacity, reserve)
+        self.order: FairOrder[LaneEntry] = FairOrder(lead=options["lead"], batch_share=options["batch_share"])
         self.is_looking = False
-        nursery.start_soon(self.close_at_the_end)
 
     async def run(self, call: Any, ticket: Ticket) -> Any:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -35,7 +25,7 @@ class PlainLane(LaneBase):
             return await entry.wait(self.left)
         raise entry.parting
 
-    def left(self, entry: LaneEntry) -> None:
+    def left(self, entry: LaneEntry) -> None:  # inside cancel()
         if self.leave(entry):
             self.order.remove(entry)
             self.rouse()
@@ -53,12 +43,6 @@ class PlainLane(LaneBase):
         for entry in list(self.order):
             self.shed(entry, LaneClosed("the lane is closed"))
 
-    async def close_at_the_end(self) -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            self.close()
-
     def rouse(self) -> None:
         if not self.is_looking and not self.is_closed and self.order.choose(self.room) is not None:
             self.is_looking = True
@@ -74,22 +58,23 @@ class PlainLane(LaneBase):
             finally:
                 self.room.leave(entry)
                 self.order.settle(entry, entry.seconds, is_sample=True)
-            self.settle(entry, word, result)  # the run's hook is told in here, before the next take
-            await trio.lowlevel.checkpoint_if_cancelled()  # no checkpoint, unless the engine has ended
+            self.settle(entry, word, result)  # tells the run's hook, before the next take
+            await trio.lowlevel.checkpoint_if_cancelled()  # none, unless the engine has ended
 
     def take(self) -> LaneEntry | None:
         while not self.is_closed and trio.current_time() >= self.held_until:
             entry = self.order.choose(self.room)
-            if entry is not None and entry.ticket.deadline_at <= trio.current_time():
-                self.order.remove(entry)
-                self.withdraw(entry)
-                continue
-            if entry is not None:
-                self.order.commit(entry)
-                self.room.enter(entry)
-                self.dispatch(entry)
-            return entry
-        return None
+            if entry is None or entry.deadline_at > trio.current_time():
+                break
+            self.order.remove(entry)
+            self.withdraw(entry)
+        else:
+            return None
+        if entry is not None:
+            self.order.commit(entry)
+            self.room.enter(entry)
+            self.dispatch(entry)
+        return entry
 
 
 class PlainQueueLane(PlainLane):

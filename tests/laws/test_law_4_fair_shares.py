@@ -69,7 +69,9 @@ def longest(callers: list[Caller]) -> float:
     return max((caller.received(0.0, 1e9) for caller in callers), default=0.0)
 
 
-def check_all(stage: Stage, flows: dict[str, list[Caller]], offsets: dict[str, float], shares: dict[str, float]) -> None:
+def check_all(
+    stage: Stage, flows: dict[str, list[Caller]], offsets: dict[str, float], shares: dict[str, float]
+) -> None:
     """The bound, for each two of the flows, wherever the first waits."""
     service = longest([caller for callers in flows.values() for caller in callers])
     for f, g in permutations(flows, 2):

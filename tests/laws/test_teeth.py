@@ -25,7 +25,7 @@ def test_the_lane_that_is_not_ours_is_small_and_uses_public_names_alone() -> Non
     imported = {node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)}
     assert imported == {"typing", "embedkit", "embedkit.testing"}
     lines = [line for line in inspect.getsource(PlainLane).splitlines() if line.strip()]
-    assert len(lines) <= 80
+    assert len(lines) <= 70
 
 
 def _judge(name: str) -> LawReport:
@@ -53,6 +53,7 @@ def test_what_the_granting_lanes_have_in_common_is_no_fault() -> None:
     assert report.is_kept, str(report)
 
 
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize("make_lane", [PollingLane, ShieldingLane, DeafLane])
 def test_a_lane_that_cannot_be_ended_gets_a_verdict_all_the_same(make_lane: type[PlainLane]) -> None:
     began = time.perf_counter()
@@ -71,7 +72,7 @@ def test_a_lane_that_swallows_cancelled_is_named_and_the_next_one_is_judged_as_e
 def test_a_lane_that_polls_for_ever_is_told_so() -> None:
     class Restless(PollingLane):
         async def poll(self) -> None:
-            while True:
+            for _ in range(10**9):
                 await trio.sleep(0.01)
 
     report = judge_lane(Restless, settlement="provider", laws=[7], seeds=[1])

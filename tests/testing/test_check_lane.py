@@ -11,8 +11,8 @@ from embedkit import BudgetLane, Ticket, UsageError
 from embedkit.testing import LawBroken, LawReport, LawVerdict, check_lane, judge_lane, play_scenario, scenario_names
 from embedkit.testing.caller import Caller, answers
 from embedkit.testing.check import _choose
-from embedkit.testing.laws import LAWS, scenarios_of
 from embedkit.testing.lane_under_test import FEATURES
+from embedkit.testing.laws import LAWS, scenarios_of
 from embedkit.testing.trace import Finding, Findings
 
 
@@ -65,7 +65,7 @@ def test_a_lane_is_judged_on_what_it_has_and_told_what_was_left_out(feature: Any
                 seen.append((options["reserve"], ticket.weight, ticket.tenant))
                 return await inner(call, ticket)
 
-            self.run = run  # type: ignore[method-assign]
+            self.run = run
 
     report = judge_lane(Spy, settlement="queue", seeds=[1], without={feature}, laws=[1, 4, 5])
     assert report.is_kept, str(report)
@@ -104,7 +104,9 @@ def test_one_scenario_alone() -> None:
     with pytest.raises(UsageError, match="cancelled while parked, by its own scope"):
         play_scenario("cancelled while parked by own scope", make_lane, settlement="queue")
     with pytest.raises(UsageError, match="no scenario is called"):
-        play_scenario("the caller leaves, by its own scope, and the provider's call goes on", make_lane, settlement="queue")
+        play_scenario(
+            "the caller leaves, by its own scope, and the provider's call goes on", make_lane, settlement="queue"
+        )
 
 
 def test_names_of_scenarios_are_their_own() -> None:
@@ -122,7 +124,8 @@ def test_what_is_done_and_what_is_written_down_are_verdicts_apart() -> None:
         LawVerdict(7, "three", 2, None, None, "kept this time"),
     )
     report = LawReport(verdicts, ("the lane is without tenants: 2 scenarios",))
-    assert (report.broken_laws, report.miswritten_laws) == ({2}, {7})
+    assert report.broken_laws == {2}
+    assert report.miswritten_laws == {7}
     assert [verdict.scenario for verdict in report.failures] == ["two", "three"]
     assert str(report) == (
         "law 1, withdraw: kept in all 2 scenarios\n"
@@ -168,5 +171,3 @@ def test_a_call_received_what_it_held_of_the_engine() -> None:
         assert caller.received(2.0, 5.5) == 3.0
 
     trio.run(main)
-
-

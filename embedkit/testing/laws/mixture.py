@@ -11,7 +11,7 @@ import random
 import trio
 
 from embedkit import Circuit, LaneFull, ProviderBusy, ProviderFailure, ProviderTimeout
-from embedkit.testing.caller import By, Caller, Step, answers, fails
+from embedkit.testing.caller import By, Caller, Step
 from embedkit.testing.laws.retries import UpTo
 from embedkit.testing.laws.scenario import Method, Options, Scenario
 from embedkit.testing.stage import Stage

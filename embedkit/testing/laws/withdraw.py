@@ -139,6 +139,18 @@ async def passed(stage: Stage) -> None:
     stage.check_error(late, QueueWaitExceeded)
 
 
+@LAW.scenario("a deadline of its scope's own that has passed at the take, before trio has fired it")
+async def scope_passed(stage: Stage) -> None:
+    """It counts as the ticket's does."""
+    await stage.park("A", answers(1.0, at_end=lambda: stage.clock.jump(10.0)))
+    late = await stage.park("B")
+    late.ticket.scope.deadline = 5.0
+    behind = await stage.park("C")
+    await behind.back.wait()
+    stage.check_never_called(late, "had a scope whose deadline was over")
+    stage.check_error(late, QueueWaitExceeded)
+
+
 @LAW.scenario("a whole nursery of callers is cancelled")
 async def nursery(stage: Stage) -> None:
     """Many callers leave in one step."""
@@ -189,18 +201,19 @@ async def ten_passed(stage: Stage) -> None:
 @LAW.scenario("the one whom it held back is let in as it leaves", capacity=2, needs=("weights",))
 async def held_back(stage: Stage) -> None:
     """A wide ticket waits for room, and another that would fit waits behind it."""
-    for by in ("own scope", "outer scope", "deadline"):
+    ways: tuple[By | None, ...] = ("own scope", "outer scope", None)
+    for by in ways:
         since = trio.current_time()
         long = await stage.park(f"long, {by}", answers(10.0))
-        wide = await stage.park(f"wide, {by}", weight=2, deadline_at=since + (3.0 if by == "deadline" else 1000.0))
+        wide = await stage.park(f"wide, {by}", weight=2, deadline_at=since + (1000.0 if by else 3.0))
         small = await stage.park(f"small, {by}")
-        if by != "deadline":
+        if by is not None:
             await trio.sleep(3.0)
-            stage.cancel(wide, "own scope" if by == "own scope" else "outer scope")
+            stage.cancel(wide, by)
         await small.back.wait()
         require(
             small.began_at == [since + 3.0],
-            f"the wide ticket left by its {by} after 3 s; the one that it held back began at {small.began_at}",
+            f"'wide' left by its {by or 'deadline'} after 3 s; the one that it held back began at {small.began_at}",
         )
         await long.back.wait()
 
