@@ -11,13 +11,17 @@ from embedkit.activity.ledger import Ledger
 from embedkit.activity.recorder import Listener
 from embedkit.admission.budget_lane import BudgetLane
 from embedkit.admission.capacity_lane import CapacityLane
-from embedkit.admission.circuit import Circuit
+from embedkit.admission.circuit import Circuit, Sheds
+from embedkit.admission.fair_order import FairOrder
 from embedkit.admission.lane import Lane
 from embedkit.admission.notifier import notify_provider_timeout
+from embedkit.admission.order import Account, Order
 from embedkit.admission.policy import NoRetry, Retry
+from embedkit.admission.room import Room
 from embedkit.admission.statistics import LaneStatistics, Totals
 from embedkit.admission.ticket import Ids, Ticket
-from embedkit.clocks import Clocks
+from embedkit.admission.waiting import Waiting
+from embedkit.clocks import Clocks, attribution
 from embedkit.engine import Embeddings, Engine, open_engine
 from embedkit.errors import (
     AdmissionError,
@@ -81,6 +85,7 @@ from embedkit.sweep.sweep import Sweep, open_sweep
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Account",
     "AdmissionError",
     "AskSettings",
     "BudgetLane",
@@ -98,6 +103,7 @@ __all__ = [
     "Engine",
     "EngineSettings",
     "Exchange",
+    "FairOrder",
     "Hit",
     "Identity",
     "Ids",
@@ -111,6 +117,7 @@ __all__ = [
     "ModelNotResident",
     "ModelSettings",
     "NoRetry",
+    "Order",
     "PanelMember",
     "ProbeSettings",
     "Progress",
@@ -131,8 +138,10 @@ __all__ = [
     "RepositorySettings",
     "ResponseInvalid",
     "Retry",
+    "Room",
     "Settings",
     "SettingsError",
+    "Sheds",
     "SourceError",
     "SpaceMismatch",
     "StoreError",
@@ -152,6 +161,8 @@ __all__ = [
     "Trip",
     "UsageError",
     "Verdict",
+    "Waiting",
+    "attribution",
     "is_provider_timeout",
     "load_settings",
     "notify_provider_timeout",

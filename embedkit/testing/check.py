@@ -2,200 +2,165 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 
-import attrs
 import trio
-from trio.testing import MockClock
 
-from embedkit import Ledger
-from embedkit.testing.lane_under_test import LaneUnderTest, MakeLane, Settlement
+from embedkit import UsageError
+from embedkit.testing.lane_under_test import FEATURES, SETTLEMENTS, Feature, MakeLane, Settlement
 from embedkit.testing.laws import scenarios_of
-from embedkit.testing.laws.conservation import accounted
-from embedkit.testing.laws.scenario import TITLES, Scenario
-from embedkit.testing.schedules import Watch, run_scenario
+from embedkit.testing.laws.scenario import TITLES, Method, Scenario
+from embedkit.testing.production import play
+from embedkit.testing.report import LawReport, LawVerdict
 from embedkit.testing.stage import Stage
-from embedkit.testing.trace import LawBroken, Trace
+from embedkit.testing.trace import LawBroken
 
 SEEDS = (1, 2, 3)
-FOR_EVER = 100_000.0
-
-
-@attrs.frozen
-class LawVerdict:
-    """One scenario under one schedule.
-
-    Attributes:
-        law: 1 to 7.
-        scenario: Its name.
-        seed: Of the schedule.
-        broken: What was wrong; ``None``: the law was kept.
-        trace: The interleaving, a line an event.
-    """
-
-    law: int
-    scenario: str
-    seed: int
-    broken: str | None
-    trace: str
-
-    def __str__(self) -> str:
-        head = f"law {self.law} ({TITLES[self.law]}), {self.scenario!r}, seed {self.seed}"
-        return f"{head}: kept" if self.broken is None else f"{head}:\n  {self.broken}\n{self.trace}"
-
-
-@attrs.frozen
-class LawReport:
-    """What ``judge_lane`` found.
-
-    Attributes:
-        verdicts: One for each scenario and seed.
-    """
-
-    verdicts: tuple[LawVerdict, ...]
-
-    @property
-    def broken(self) -> tuple[LawVerdict, ...]:
-        """Those that show a broken law."""
-        return tuple(verdict for verdict in self.verdicts if verdict.broken is not None)
-
-    @property
-    def broken_laws(self) -> frozenset[int]:
-        """The numbers of the laws that were broken."""
-        return frozenset(verdict.law for verdict in self.broken)
-
-    def __str__(self) -> str:
-        """A line a law, then the first failure of each scenario that failed."""
-        first: dict[str, LawVerdict] = {}
-        for verdict in self.broken:
-            first.setdefault(verdict.scenario, verdict)
-        return "\n\n".join(
-            ["\n".join(map(self._line, sorted({verdict.law for verdict in self.verdicts}))), *map(str, first.values())]
-        )
-
-    def _line(self, law: int) -> str:
-        of_law = [verdict for verdict in self.verdicts if verdict.law == law]
-        scenarios = {verdict.scenario for verdict in of_law}
-        broken = {verdict.scenario for verdict in of_law if verdict.broken is not None}
-        word = f"BROKEN in {len(broken)} of" if broken else "kept in all"
-        return f"law {law}, {TITLES[law]}: {word} {len(scenarios)} scenarios"
+# A lane that stands still in so many scenarios, or cannot be made for them, stands still in others.
+_ENOUGH = 3
+# Real seconds for all of them; a lane that keeps the laws takes ten.
+_REAL_SECONDS = 300.0
+_METHODS: tuple[Method, ...] = ("run_nowait", "refresh")
 
 
 def judge_lane(
-    make_lane: MakeLane, *, settlement: Settlement, laws: Sequence[int] = (), seeds: Sequence[int] = SEEDS
+    make_lane: MakeLane,
+    *,
+    settlement: Settlement,
+    laws: Sequence[int] = (),
+    seeds: Sequence[int] = SEEDS,
+    without: Collection[Feature] = (),
 ) -> LawReport:
     """Play every scenario under every seed, in virtual time, and report. Not to be called inside a trio run.
+
+    It ends, whatever the lane does: a scenario that does not come to an end is given up after some seconds of real
+    time, and the rest of them after three that did not. Only code that never comes to a checkpoint can hold it up.
 
     Args:
         make_lane: Makes a new lane for each play.
         settlement: What the lane's kind declares.
         laws: Which laws; all, if none is named.
         seeds: Of the schedules.
+        without: What the lane does not have. It is judged on the rest, and the report says so.
+
+    Raises:
+        UsageError: A word that is no settlement, law or feature.
     """
-    scenarios = [scenario for scenario in scenarios_of(*laws) if scenario.settlement in (None, settlement)]
-    return LawReport(tuple(play(scenario, make_lane, settlement, seed) for scenario in scenarios for seed in seeds))
+    _check_words(settlement, laws, without)
+    missing = frozenset(without)
+    chosen, left_out = _choose(make_lane, settlement, laws, missing)
+    verdicts: list[LawVerdict] = []
+    given_up = 0
+    ends_at = time.perf_counter() + _REAL_SECONDS
+    for number, scenario in enumerate(chosen):
+        if given_up == _ENOUGH:
+            left_out.append(f"{len(chosen) - number} scenarios, after {_ENOUGH} that could not be played to their end")
+            break
+        if time.perf_counter() > ends_at:
+            left_out.append(f"{len(chosen) - number} scenarios: the others took {_REAL_SECONDS:g} s of real time")
+            break
+        for seed in seeds:
+            verdict = play(scenario, make_lane, settlement, seed, without=missing)
+            verdicts.append(verdict)
+            if verdict.was_given_up:
+                given_up += 1
+                break
+    return LawReport(tuple(verdicts), tuple(left_out))
 
 
 def check_lane(
-    make_lane: MakeLane, *, settlement: Settlement, laws: Sequence[int] = (), seeds: Sequence[int] = SEEDS
+    make_lane: MakeLane,
+    *,
+    settlement: Settlement,
+    laws: Sequence[int] = (),
+    seeds: Sequence[int] = SEEDS,
+    without: Collection[Feature] = (),
+    show_traces: bool = False,
 ) -> LawReport:
     """``judge_lane``, for a test.
 
     Raises:
-        LawBroken: The report, with the interleaving of each scenario that failed.
+        LawBroken: The report; with ``show_traces``, the interleaving of each scenario that failed too.
+        UsageError: A word that is no settlement, law or feature.
     """
-    report = judge_lane(make_lane, settlement=settlement, laws=laws, seeds=seeds)
-    if report.broken:
-        raise LawBroken(str(report))
+    report = judge_lane(make_lane, settlement=settlement, laws=laws, seeds=seeds, without=without)
+    if not report.is_kept:
+        raise LawBroken(report.render(show_traces=show_traces))
     return report
 
 
-def play(scenario: Scenario, make_lane: MakeLane, settlement: Settlement, seed: int) -> LawVerdict:
-    """One scenario on a new lane."""
-    production = _Production(scenario, make_lane, settlement)
-    run_scenario(production.main, seed, production.watch)
-    return LawVerdict(scenario.law, scenario.name, seed, production.broken, str(production.trace))
+def play_scenario(
+    name: str,
+    make_lane: MakeLane,
+    *,
+    settlement: Settlement,
+    seed: int = SEEDS[0],
+    without: Collection[Feature] = (),
+) -> LawVerdict:
+    """Play one scenario alone, under one schedule; its verdict has the trace.
+
+    Raises:
+        UsageError: There is no such scenario for this settlement, or a word is none.
+    """
+    _check_words(settlement, (), without)
+    by_name = {one.name: one for one in scenarios_of() if one.settlement in (None, settlement)}
+    if name not in by_name:
+        near = difflib.get_close_matches(name, by_name, n=3, cutoff=0.4)
+        like = f"; there is {', '.join(map(repr, near))}" if near else ""
+        raise UsageError(f"no scenario is called {name!r} for settlement {settlement!r}{like}")
+    return play(by_name[name], make_lane, settlement, seed, without=frozenset(without))
 
 
-class _Production:
-    """A scenario with its stage built around it."""
-
-    def __init__(self, scenario: Scenario, make_lane: MakeLane, settlement: Settlement) -> None:
-        self._scenario = scenario
-        self._make_lane = make_lane
-        self._settlement = settlement
-        self._stage: Stage | None = None
-        self._crash: BaseException | None = None
-        self.trace = Trace()
-        self.broken: str | None = None
-        self.watch = Watch(self._weigh) if scenario.conserves else Watch()
-
-    async def main(self, clock: MockClock) -> None:
-        async with trio.open_nursery() as root:
-            self.watch.scope = root.cancel_scope
-            engine, lane = await root.start(self._host)
-            self._stage = Stage(lane, self._settlement, root, engine, clock, self.trace)
-            await self._perform(self._stage)
-            root.cancel_scope.cancel()
-        if self.watch.spins:
-            self._say("tasks run and run at one instant: the lane spins, and no time passes")
-
-    async def _perform(self, stage: Stage) -> None:
-        try:
-            with trio.fail_after(FOR_EVER):
-                await self._play(stage)
-            crash = stage.crash or self._crash
-            if crash is not None and not _consists_of(crash, self._scenario.passes):
-                self._say(f"the lane raised {crash!r}")
-        except trio.TooSlowError:
-            self._say("somebody waits for ever")
-
-    async def _play(self, stage: Stage) -> None:
-        try:
-            await self._scenario.play(stage)
-        except* LawBroken as group:  # a group, where it comes out of a nursery of the play's own
-            self._say(str(_first(group)))
-        except* Exception as group:
-            self._say(f"the scenario cannot go on: {_first(group)!r}")
-
-    async def _host(
-        self, task_status: trio.TaskStatus[tuple[trio.Nursery, LaneUnderTest]] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """The lane's nursery, in a task of its own: its end is not the callers' end."""
-        try:
-            async with trio.open_nursery() as engine:
-                lane = self._make_lane(engine, ledger=Ledger(), **attrs.asdict(self._scenario.options, recurse=False))
-                task_status.started((engine, lane))
-                await trio.sleep_forever()
-        except BaseExceptionGroup as group:
-            _, crash = group.split(trio.Cancelled)
-            self._note_crash(crash)
-
-    def _note_crash(self, crash: BaseException | None) -> None:
-        self._crash = crash
-        if self._stage is not None and crash is not None:
-            self._stage.crash = crash
-
-    def _say(self, what: str) -> None:
-        if self.broken is None:
-            self.broken = what
-
-    def _weigh(self) -> None:
-        """Law 6, between any two steps."""
-        if self._stage is None or self.broken is not None:
-            return
-        totals = self._stage.totals
-        if totals.offered != accounted(totals):
-            self._say(f"{totals.offered} tickets were offered and {accounted(totals)} are accounted for: {totals}")
+def scenario_names(*, settlement: Settlement, laws: Sequence[int] = ()) -> list[str]:
+    """The names that ``play_scenario`` takes."""
+    _check_words(settlement, laws, ())
+    return [scenario.name for scenario in scenarios_of(*laws) if scenario.settlement in (None, settlement)]
 
 
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+def _choose(
+    make_lane: MakeLane, settlement: Settlement, laws: Sequence[int], missing: frozenset[Feature]
+) -> tuple[list[Scenario], list[str]]:
+    """The scenarios to play; and in words, what is left out."""
+    of_kind = [scenario for scenario in scenarios_of(*laws) if scenario.settlement in (None, settlement)]
+    methods = _methods_of(make_lane, settlement)
+    chosen: list[Scenario] = []
+    lacking = Counter[str]()
+    for scenario in of_kind:
+        features, calls = scenario.needs & missing, scenario.calls - methods
+        if features:
+            lacking[f"the lane is without {' and '.join(sorted(features))}"] += 1
+        elif calls:
+            lacking[f"the lane has no {' and no '.join(sorted(calls))}"] += 1
+        else:
+            chosen.append(scenario)
+    left_out = [f"{why}: {count} scenario{'s' if count > 1 else ''}" for why, count in sorted(lacking.items())]
+    unused = sorted(missing - {feature for scenario in of_kind for feature in scenario.needs})
+    return chosen, left_out + [f"the lane is without {feature}" for feature in unused]
 
 
-def _consists_of(crash: BaseException, kind: type[BaseException] | None) -> bool:
-    if kind is None:
-        return False
-    if isinstance(crash, BaseExceptionGroup):
-        return all(_consists_of(part, kind) for part in crash.exceptions)
-    return isinstance(crash, kind)
+def _methods_of(make_lane: MakeLane, settlement: Settlement) -> frozenset[Method]:
+    """Which methods a lane has that it need not have. One that cannot be made has none; the scenarios say why."""
+    found: set[Method] = set()
+
+    async def look(stage: Stage) -> None:
+        await trio.lowlevel.checkpoint()
+        found.update(method for method in _METHODS if callable(getattr(stage.lane, method, None)))
+
+    play(Scenario(6, "a look at the lane", look), make_lane, settlement, 0)
+    return frozenset(found)
+
+
+def _check_words(settlement: object, laws: Iterable[object], without: Collection[object]) -> None:
+    if isinstance(without, str):
+        raise UsageError(f"without is a collection of words, such as {{{without!r}}}; it is the string {without!r}")
+    for what, found, known in (
+        ("settlement", (settlement,), SETTLEMENTS),
+        ("law", laws, tuple(TITLES)),
+        ("feature that a lane can be without", without, FEATURES),
+    ):
+        for one in found:
+            if one not in known:
+                raise UsageError(f"{one!r} is no {what}: there is {', '.join(map(repr, known))}")

@@ -16,6 +16,13 @@ Settlement = Literal["provider", "queue"]
 own task; a caller's leaving ends the call, and the closed transport is the settlement.
 """
 
+Feature = Literal["tenants", "weights", "reserve"]
+"""What a lane may say that it does not have: fair shares of tenants, tickets of more than one unit, a reserve for
+people."""
+
+SETTLEMENTS: tuple[Settlement, ...] = ("provider", "queue")
+FEATURES: tuple[Feature, ...] = ("tenants", "weights", "reserve")
+
 
 class TotalsUnderTest(Protocol):
     """The words of law 6, as counts since the lane began. ``embedkit.Totals`` has them."""
@@ -76,11 +83,16 @@ class StatisticsUnderTest(Protocol):
 
 
 class LaneUnderTest(Protocol):
-    """A lane, ours or a user's.
+    """A lane, ours or a user's. ``LaneBase`` keeps most of this for a lane that has none of it.
 
     Besides these methods, a lane keeps its word about the ticket: it fills ``ticket.clocks`` and ``ticket.attempts``,
     gives its errors ``clocks`` and ``attribution``, and obeys ``weight``, ``priority``, ``tenant``, ``timeout``,
     ``deadline_at``, ``scope`` (cancelling it withdraws the ticket), ``circuit`` and ``on_provider_timeout``.
+
+    Two methods more are used where they are there:
+
+    - ``run_nowait(call, ticket)``: as ``embedkit.Lane.run_nowait``; it refuses with ``LaneFull`` where ``run`` waits.
+    - ``refresh()``: the capacity has changed. Such a lane is made with a capacity that is a callable.
     """
 
     async def run(self, call: Callable[[Any], Awaitable[Any]], ticket: Ticket) -> Any:
@@ -107,7 +119,7 @@ class MakeLane(Protocol):
         self,
         nursery: trio.Nursery,
         *,
-        capacity: int,
+        capacity: Any,
         reserve: int,
         lead: float,
         batch_share: float,
@@ -119,7 +131,7 @@ class MakeLane(Protocol):
 
         Args:
             nursery: The engine's.
-            capacity: Units in flight at once.
+            capacity: Units in flight at once: an int; for a lane that has ``refresh``, a callable that returns one.
             reserve: Units that batch and probe work leave free.
             lead: Seconds of engine time that people may be ahead of batch work, and batch work of probes.
             batch_share: The share of batch work; that of people is 1.

@@ -1,85 +1,30 @@
-"""A stage for scenarios: a lane, callers with names, calls with scripts, and a trace of what happens between them."""
+"""A stage for scenarios: a lane, callers with names, calls with scripts, and a trace of what happens between them.
+
+The stage knows what every lane owes at every moment, whatever the scenario is about: no more calls out than there is
+room, nobody served who has left, whose run has tripped or whose deadline is over, first come first served within a
+tenant. It says so as soon as it sees otherwise.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal
+from collections import deque
+from typing import Any
 
 import attrs
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from embedkit import Ticket
-from embedkit.testing.lane_under_test import LaneUnderTest, Settlement, TotalsUnderTest
-from embedkit.testing.trace import Trace, require
-
-By = Literal["own scope", "outer scope"]
-
-
-@attrs.frozen
-class Step:
-    """What one attempt does.
-
-    Attributes:
-        seconds: How long it takes.
-        error: What it ends with; ``None``: it answers with its caller's name.
-        closing: Seconds that closing its transport takes, if it is cut off.
-        at_end: Called in the call itself, with nothing between that and its end.
-    """
-
-    seconds: float = 1.0
-    error: BaseException | None = None
-    closing: float = 0.0
-    at_end: Callable[[], object] | None = None
-
-
-def answers(seconds: float = 1.0, *, closing: float = 0.0, at_end: Callable[[], object] | None = None) -> Step:
-    """An attempt that succeeds after ``seconds``."""
-    return Step(seconds, None, closing, at_end)
-
-
-def fails(error: BaseException, seconds: float = 1.0) -> Step:
-    """An attempt that ends with ``error`` after ``seconds``."""
-    return Step(seconds, error)
-
-
-def hangs() -> Step:
-    """An attempt that never ends by itself."""
-    return Step(math.inf)
-
-
-@attrs.define(eq=False)
-class Caller:
-    """Somebody who offers a ticket, and what became of that.
-
-    Attributes:
-        name: In traces.
-        ticket: Theirs.
-        steps: What the attempts do, in order; the last is repeated.
-        around: The outer scope of their wait.
-        calls: Attempts begun.
-        began_at: When each began.
-        ended_at: When each ended.
-        value: What ``run`` returned.
-        error: What it raised, unless that was Cancelled.
-        was_cancelled: Whether Cancelled came out of it.
-        back: Set when it is back.
-        back_at: When that was.
-    """
-
-    name: str
-    ticket: Ticket
-    steps: tuple[Step, ...]
-    around: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    calls: int = 0
-    began_at: list[float] = attrs.field(factory=list)
-    ended_at: list[float] = attrs.field(factory=list)
-    value: object = None
-    error: Exception | None = None
-    was_cancelled: bool = False
-    back: trio.Event = attrs.field(factory=trio.Event)
-    back_at: float = math.nan
+from embedkit import Ids, Ledger, Ticket
+from embedkit.testing.caller import By as By
+from embedkit.testing.caller import Caller as Caller
+from embedkit.testing.caller import Ending
+from embedkit.testing.caller import Step as Step
+from embedkit.testing.caller import answers as answers
+from embedkit.testing.caller import fails as fails
+from embedkit.testing.caller import hangs as hangs
+from embedkit.testing.lane_under_test import Feature, LaneUnderTest, Settlement, TotalsUnderTest
+from embedkit.testing.trace import Findings, Trace, require
 
 
 @attrs.define(eq=False)
@@ -93,10 +38,19 @@ class Stage:
         engine: The nursery in which the lane runs.
         clock: Virtual; it jumps when nothing moves.
         trace: What happened.
+        capacity: Of the lane; ``None``: nothing is said about it.
+        reserve: Of the lane.
+        without: What the lane does not have: tickets are made without it.
+        ledger: The lane's, for those that keep one.
+        findings: What is wrong with the lane, so far.
+        everybody: All callers, in the order they came on.
         order: The callers' names, as their first calls began.
         out: Weight of the calls that are out now.
         peak: The most that ever was.
         crash: What came out of the lane's nursery, or out of ``run`` where that is no ``Exception``.
+        is_closed: The scenario has closed the lane.
+        is_over: The scenario has ended the lane's nursery.
+        over_at: When that was.
     """
 
     lane: LaneUnderTest
@@ -105,19 +59,41 @@ class Stage:
     engine: trio.Nursery
     clock: MockClock
     trace: Trace
+    capacity: int | None = None
+    reserve: int = 0
+    without: frozenset[Feature] = frozenset()
+    ledger: Ledger | None = None
+    findings: Findings = attrs.field(factory=Findings)
+    everybody: list[Caller] = attrs.field(factory=list)
     order: list[str] = attrs.field(factory=list)
     out: int = 0
     peak: int = 0
     crash: BaseException | None = None
+    is_closed: bool = False
+    is_over: bool = False
+    over_at: float = math.inf
+    _patient: int = 0
+    # Those of a class and tenant who have called the lane, in that order; whoever need not be served leaves the front.
+    _lines: dict[tuple[str, str | None], deque[Caller]] = attrs.field(factory=dict)
+    # Who was passed by whom, and when.
+    _passed: dict[Caller, tuple[Caller, float]] = attrs.field(factory=dict)
+    _call_ended: trio.Event = attrs.field(factory=trio.Event)
 
     @property
     def totals(self) -> TotalsUnderTest:
         """The lane's, now."""
         return self.lane.statistics().totals
 
-    def offer(self, name: str, *steps: Step, within: trio.Nursery | None = None, **ticket: Any) -> Caller:
+    def offer(
+        self, name: str, *steps: Step, within: trio.Nursery | None = None, by_nowait: bool = False, **ticket: Any
+    ) -> Caller:
         """Start a caller, ``within`` a nursery of its own or not, whose ticket has these fields. It has not run yet."""
-        caller = Caller(name, Ticket(**ticket), steps or (answers(),))
+        if "tenants" in self.without:
+            ticket.pop("tenant", None)
+        if "weights" in self.without:
+            ticket.pop("weight", None)
+        caller = Caller(name, Ticket(**{"ids": Ids(run=name), **ticket}), steps or (answers(),), by_nowait)
+        self.everybody.append(caller)
         (within or self.callers).start_soon(self._call_the_lane, caller, name=f"caller {name}")
         return caller
 
@@ -139,15 +115,57 @@ class Stage:
         """
         await wait_all_tasks_blocked()
 
+    async def run_dry(self) -> None:
+        """Wait until everybody is back and no call is out any more.
+
+        Cancellation:
+            Nothing changes.
+        """
+        for caller in self.everybody:
+            await caller.back.wait()
+        while self.out:
+            await self._call_ended.wait()
+        await self.rest()
+
+    async def next_call(self) -> None:
+        """Wait until a call has ended, and whatever follows has begun.
+
+        Cancellation:
+            Nothing changes.
+        """
+        await self._call_ended.wait()
+        await self.rest()
+
     def cancel(self, caller: Caller, by: By = "own scope") -> None:
         """Cancel a caller. When this returns, whatever ``cancel()`` does at once has been done."""
         self.trace.note(f"{caller.name}: cancelled by its {by}")
+        if not caller.calls and not caller.back.is_set():
+            caller.left_unserved = True
         (caller.ticket.scope if by == "own scope" else caller.around).cancel()
+
+    def close(self) -> None:
+        """Close the lane."""
+        self.trace.note("the lane: closed")
+        self.is_closed = True
+        self.lane.close()
 
     def end_engine(self) -> None:
         """Cancel the nursery in which the lane runs."""
         self.trace.note("the engine's nursery: cancelled")
+        self.is_over = True
+        self.over_at = trio.current_time()
         self.engine.cancel_scope.cancel()
+
+    def resize(self, capacity: int) -> None:
+        """The lane's capacity is another from now on. Only for lanes that have ``refresh``."""
+        self.trace.note(f"the capacity: {capacity}")
+        self.capacity = capacity
+        self.lane.refresh()  # type: ignore[attr-defined]  # such scenarios are played with lanes that have it
+
+    def check_written(self, holds: bool, otherwise: str, law: int = 6) -> None:
+        """What the lane writes down: noted if it is not so, and the scenario goes on."""
+        if not holds:
+            self.findings.wrote(law, otherwise)
 
     def check_never_called(self, caller: Caller, why: str) -> None:
         """Law: ``caller`` made no call."""
@@ -159,12 +177,12 @@ class Stage:
 
     def check_answered(self, caller: Caller, at: float | None = None) -> None:
         """Law: ``caller`` has its answer (since instant ``at``)."""
-        require(caller.value == caller.name, f"{caller.name} has no answer: {_fate(caller)}")
+        require(caller.value == caller.name, f"{caller.name} has no answer: {caller.fate}")
         require(at is None or caller.back_at == at, f"{caller.name} was answered at {caller.back_at:g} s, not at {at}")
 
     def check_error(self, caller: Caller, kind: type[Exception]) -> Exception:
         """Law: ``caller`` has an error of exactly this ``kind``; it is returned."""
-        require(type(caller.error) is kind, f"{caller.name} ends with {_fate(caller)}, not {kind.__name__}")
+        require(type(caller.error) is kind, f"{caller.name} ends with {caller.fate}, not {kind.__name__}")
         assert caller.error is not None
         return caller.error
 
@@ -172,10 +190,16 @@ class Stage:
         async def call(_: object) -> object:
             return await self._attempt(caller)
 
-        self.trace.note(f"{caller.name}: offered ({caller.ticket.priority}, weight {caller.ticket.weight})")
+        ticket = caller.ticket
+        self.trace.note(f"{caller.name}: offered ({ticket.priority}, weight {ticket.weight})")
+        caller.offered_at = trio.current_time()
+        self._lines.setdefault((ticket.priority, ticket.tenant), deque()).append(caller)
         try:
             with caller.around:
-                caller.value = await self.lane.run(call, caller.ticket)
+                if caller.by_nowait:
+                    caller.value = await self.lane.run_nowait(call, ticket)  # type: ignore[attr-defined]
+                else:
+                    caller.value = await self.lane.run(call, ticket)
         except trio.Cancelled:
             raise
         except Exception as error:
@@ -185,49 +209,97 @@ class Stage:
         finally:
             caller.was_cancelled = caller.value is None and caller.error is None
             caller.back_at = trio.current_time()
+            self._judge_passed(caller)
             caller.back.set()
-            self.trace.note(f"{caller.name}: back with {_fate(caller)}")
+            self.trace.note(f"{caller.name}: back with {caller.fate}")
 
     async def _attempt(self, caller: Caller) -> object:
-        step = caller.steps[min(caller.calls, len(caller.steps) - 1)]
-        caller.calls += 1
-        number = caller.calls
-        if number == 1:
-            self.order.append(caller.name)
-        caller.began_at.append(trio.current_time())
-        self.out += caller.ticket.weight
-        self.peak = max(self.peak, self.out)
-        self.trace.note(f"{caller.name}: call {number} begins")
-        ending = "is cut off"
+        step = caller.step()
+        self._begin(caller)
+        ending: Ending = "cut"
         try:
-            await _spend(step)
-            ending = f"ends with {type(step.error).__name__}" if step.error is not None else "ends"
+            await step.spend()
+            if step.at_end is not None:
+                step.at_end()
+            ending = "value" if step.error is None else "error"
         finally:
-            self.out -= caller.ticket.weight
-            caller.ended_at.append(trio.current_time())
-            self.trace.note(f"{caller.name}: call {number} {ending}")
-        if step.at_end is not None:
-            step.at_end()
+            self._end(caller, ending)
         if step.error is not None:
             raise step.error
         return caller.name
 
+    def _begin(self, caller: Caller) -> None:
+        self._judge_call(caller)
+        caller.calls += 1
+        if caller.calls == 1:
+            self.order.append(caller.name)
+        caller.began_at.append(trio.current_time())
+        weight = caller.ticket.weight
+        self.out += weight
+        self.peak = max(self.peak, self.out)
+        if caller.ticket.priority != "interactive":
+            self._patient += weight
+        self.trace.note(f"{caller.name}: call {caller.calls} begins")
 
-async def _spend(step: Step) -> None:
-    try:
-        if step.seconds == math.inf:
-            await trio.sleep_forever()
-        await trio.sleep(step.seconds)
-    except trio.Cancelled:
-        if step.closing:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(step.closing)
-        raise
+    def _end(self, caller: Caller, ending: Ending) -> None:
+        weight = caller.ticket.weight
+        self.out -= weight
+        if caller.ticket.priority != "interactive":
+            self._patient -= weight
+        caller.ended_at.append(trio.current_time())
+        caller.endings.append(ending)
+        words = {"cut": "is cut off", "value": "ends", "error": f"ends with {type(caller.last_step.error).__name__}"}
+        self.trace.note(f"{caller.name}: call {caller.calls} {words[ending]}")
+        self._call_ended.set()
+        self._call_ended = trio.Event()
 
+    # What every call owes.
 
-def _fate(caller: Caller) -> str:
-    if caller.value is not None:
-        return f"the answer {caller.value!r}"
-    if caller.error is not None:
-        return f"{type(caller.error).__name__}({caller.error})"
-    return "Cancelled" if caller.was_cancelled else "nothing yet"
+    def _judge_call(self, caller: Caller) -> None:
+        """A call is about to begin: may it?"""
+        did, name = self.findings.did, caller.name
+        ticket, number = caller.ticket, caller.calls + 1
+        if caller.left_unserved:
+            did(1, f"{name} was cancelled before its first call, and call {number} is made for it")
+        elif number > 1 and caller.left:
+            did(5, f"{name} has left, and attempt {number} is made for it")
+        if ticket.circuit is not None and ticket.circuit.is_open:
+            did(3 if number == 1 else 5, f"the circuit of {name} is open, and call {number} is made for it")
+        if ticket.deadline_at <= trio.current_time():
+            did(1 if number == 1 else 5, f"the deadline of {name} is over, and call {number} is made for it")
+        if self.is_over or (self.is_closed and number == 1):
+            did(6, f"the lane has ended, and call {number} is made for {name}")
+        if number == 1:
+            self._judge_turn(caller)
+        if caller.is_out:
+            did(5, f"two attempts of {name} are out at once")
+        # A retry holds its slot, though the capacity has shrunk meanwhile.
+        if self.capacity is not None and self.out and number == 1:
+            self._judge_room(caller, self.capacity)
+
+    def _judge_room(self, caller: Caller, capacity: int) -> None:
+        ticket, sum_ = caller.ticket, self.out + caller.ticket.weight
+        if sum_ > capacity:
+            # Whose call went on though they had left, and whose slot did not, is a question of settlement.
+            self.findings.did(2, f"a lane of {capacity} has calls of weight {sum_} out, as {caller.name} begins")
+        ceiling = max(capacity - self.reserve, 1)
+        if ticket.priority != "interactive" and self._patient + ticket.weight > ceiling:
+            self.findings.did(
+                4, f"batch work may use {ceiling} of {capacity}; {caller.name} begins as {self._patient} are in use"
+            )
+
+    def _judge_turn(self, caller: Caller) -> None:
+        """First come first served, within a class and tenant."""
+        self._judge_passed(caller)
+        line = self._lines[caller.ticket.priority, caller.ticket.tenant]
+        while line and line[0] is not caller and not line[0].is_waiting:
+            line.popleft()
+        if line and line[0] is not caller:
+            # Two that were dispatched in one instant may begin in any order: their tasks do.
+            self._passed.setdefault(line[0], (caller, trio.current_time()))
+
+    def _judge_passed(self, caller: Caller) -> None:
+        """Somebody may have begun before ``caller``, who came earlier: was that in the very instant?"""
+        passed_by, at = self._passed.pop(caller, (None, math.inf))
+        if passed_by is not None and at < trio.current_time():
+            self.findings.did(4, f"{passed_by.name} began before {caller.name}, who came earlier, of the same flow")

@@ -7,7 +7,15 @@ import trio
 
 
 class LawBroken(AssertionError):
-    """A lane broke a law. Its text names law, scenario and seed, and shows the interleaving."""
+    """A lane broke a law. Its text is the report.
+
+    Attributes:
+        law: Which, where it is not the law of the scenario that found it.
+    """
+
+    def __init__(self, what: str, law: int | None = None) -> None:
+        super().__init__(what)
+        self.law = law
 
 
 @attrs.frozen
@@ -37,7 +45,43 @@ class Trace:
         return "\n".join(f"  {event.at:9.3f} s  {event.what}" for event in self.events)
 
 
-def require(holds: bool, otherwise: str) -> None:
+@attrs.frozen
+class Finding:
+    """One broken law.
+
+    Attributes:
+        law: 1 to 7.
+        what: What was seen.
+    """
+
+    law: int
+    what: str
+
+
+@attrs.define
+class Findings:
+    """What one play found. The first of each kind counts: the rest may follow from it.
+
+    Attributes:
+        does: What the lane did wrong.
+        writes: What it wrote down wrong: totals, clocks, attempts, attribution, rows.
+    """
+
+    does: Finding | None = None
+    writes: Finding | None = None
+
+    def did(self, law: int, what: str) -> None:
+        """The lane did something wrong."""
+        if self.does is None:
+            self.does = Finding(law, what)
+
+    def wrote(self, law: int, what: str) -> None:
+        """It wrote something down that is not so. What follows from a wrong deed is not held against its books."""
+        if self.writes is None and self.does is None:
+            self.writes = Finding(law, what)
+
+
+def require(holds: bool, otherwise: str, law: int | None = None) -> None:
     """Raise ``LawBroken(otherwise)`` unless it ``holds``."""
     if not holds:
-        raise LawBroken(otherwise)
+        raise LawBroken(otherwise, law)

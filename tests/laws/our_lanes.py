@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from embedkit import BudgetLane, CapacityLane, Circuit, Lane, Ledger
 from embedkit.activity.rows import TicketRow
 from embedkit.testing import Settlement
-from embedkit.testing.laws.conservation import ENDINGS, accounted
+from embedkit.testing.books import ENDINGS, accounted
 from embedkit.testing.stage import Stage
 from embedkit.testing.trace import Trace
 

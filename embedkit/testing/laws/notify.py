@@ -58,10 +58,10 @@ async def once(stage: Stage) -> None:
         await stage.park(name)
     await first.back.wait()
     await stage.rest()
-    require(
-        seen == [(error, 1, 2)],
-        f"the hook was to be called once, while only 'long' was in flight and 2 calls had begun; it saw {seen}",
-    )
+    told = [(raised, begun) for raised, _, begun in seen]
+    require(told == [(error, 2)], f"the hook was to be called once, as 2 calls had begun; it was called: {told}")
+    in_flight = [count for _, count, _ in seen]
+    stage.check_written(in_flight == [1], f"only 'long' was in flight; the lane told the hook {in_flight}", law=3)
 
 
 def _trips_then_raises(circuit: Circuit, raised: Callable[[], Exception]) -> Callable[[Exception], None]:
@@ -87,7 +87,7 @@ def _each_raise(name: str, raised: Callable[[], Exception]) -> None:
         _check_shed(stage, second, error)
         stage.check_never_called(gone, "was withdrawn before the trip")
         stage.check_answered(other, at=2.0)
-        require(stage.totals.in_flight == 0, "a slot was lost")
+        stage.check_written(stage.totals.in_flight == 0, "a slot was lost", law=3)
 
 
 _each_raise("an exception", lambda: RuntimeError("a bug in the hook"))
@@ -108,7 +108,9 @@ async def interrupted(stage: Stage) -> None:
     await stage.rest()
     require(stage.crash is not None, "the hook raised something that is no Exception, and it came out nowhere")
     totals = stage.totals
-    require((totals.failed, totals.in_flight) == (1, 0), f"A was to be settled before Interrupt went on: {totals}")
+    stage.check_written(
+        (totals.failed, totals.in_flight) == (1, 0), f"A was to be settled before Interrupt went on: {totals}", law=3
+    )
 
 
 @LAW.scenario("a trip between B's wake-up and its dispatch")
@@ -165,3 +167,74 @@ async def limit(stage: Stage) -> None:
     error = stage.check_error(caller, ProviderTimeout)
     require(caller.back_at == 4.0, f"the limit is 4 s; A came back at {caller.back_at:g} s")
     require(heard == [error], f"the hook heard {heard}")
+
+
+@LAW.scenario("the limit passes, and the transport fails as it closes")
+async def limit_and_failure(stage: Stage) -> None:
+    """Still a timeout: notified and called so."""
+    heard: list[Exception] = []
+    step = answers(9.0, closing=1.0, if_cut=OSError("reset"))
+    caller = await stage.park("A", step, timeout=4.0, on_provider_timeout=heard.append)
+    await caller.back.wait()
+    error = stage.check_error(caller, ProviderTimeout)
+    require(heard == [error], f"the hook heard {heard}")
+
+
+@LAW.scenario("a trip lets in whom its shed tickets held back", capacity=2, needs=("weights",))
+async def trip_wakes(stage: Stage) -> None:
+    """A wide ticket of the run waits for room; a small one of another run waits behind it."""
+    circuit = Circuit()
+    await stage.park("long", answers(10.0))
+    wide = await stage.park("wide", weight=2, circuit=circuit)
+    other = await stage.park("other run")
+    await trio.sleep(3.0)
+    stage.trace.note("the circuit is tripped")
+    circuit.trip(_timeout())
+    stage.check_written(stage.totals.queued == 1, "a trip returns, and its ticket is still queued", law=3)
+    await other.back.wait()
+    require(other.began_at == [3.0], f"the trip was at 3 s; the one whom 'wide' held back began at {other.began_at}")
+    stage.check_never_called(wide, "was shed")
+
+
+@LAW.scenario("a trip sheds all of its run, and no one else", capacity=2)
+async def trip_sheds_all(stage: Stage) -> None:
+    """In the step of the trip; what is out goes on; the first cause wins."""
+    circuit, error = Circuit(), _timeout()
+    out = [await stage.park(name, answers(5.0), circuit=circuit) for name in "AB"]
+    shed = [await stage.park(f"C{number}", circuit=circuit) for number in range(10)]
+    others = [await stage.park(f"D{number}") for number in range(3)]
+    await trio.sleep(1.0)
+    stage.trace.note("the circuit is tripped, twice")
+    circuit.trip(error)
+    circuit.trip(ProviderTimeout("a later one"))
+    queued = stage.totals.queued
+    stage.check_written(queued == 3, f"3 tickets of no run wait; as trip() returns, {queued} are queued", law=3)
+    require(circuit.shed == 10, f"10 tickets of the run were queued; the trip took {circuit.shed} out of the lane")
+    await stage.rest()
+    for caller in shed:
+        require(caller.back_at == 1.0, f"{caller.name} was shed at 1 s, and came back at {caller.back_at:g} s")
+        _check_shed(stage, caller, error)
+    late = await stage.park("late", circuit=circuit)
+    _check_shed(stage, late, error)
+    await stage.run_dry()
+    for caller in [*out, *others]:
+        stage.check_answered(caller)
+
+
+@LAW.scenario("the hook closes the lane")
+async def hook_closes(stage: Stage) -> None:
+    """Nothing is taken any more, and nobody stays parked."""
+    first = await stage.park("A", fails(_timeout()), on_provider_timeout=lambda _: stage.close())
+    second = await stage.park("B")
+    await first.back.wait()
+    await second.back.wait()
+    stage.check_never_called(second, "was queued as the lane closed")
+
+
+@LAW.scenario("the hook offers another ticket")
+async def hook_offers(stage: Stage) -> None:
+    """It comes last, like anybody."""
+    await stage.park("A", fails(_timeout()), on_provider_timeout=lambda _: stage.offer("C"))
+    await stage.park("B")
+    await trio.sleep(5.0)
+    stage.check_order("A", "B", "C")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import trio
 
-from embedkit import Circuit, ModelNotResident, ProviderBusy, ProviderError, ProviderTimeout
+from embedkit import Circuit, ModelNotResident, ProviderBusy, ProviderError, ProviderFailure, ProviderTimeout
 from embedkit.testing.laws.scenario import Law
 from embedkit.testing.stage import Stage, Step, answers, fails
 from embedkit.testing.trace import require
@@ -15,24 +15,34 @@ LAW = Law(5)
 
 @attrs.frozen
 class UpTo:
-    """Every failure is tried again, up to so many attempts, after two seconds each time."""
+    """Every failure is tried again, up to so many attempts, after two seconds each time.
+
+    Attributes:
+        attempts: So many.
+        delay: Seconds before the next.
+        limit: Of an attempt, in seconds; ``None``: the ticket's own alone.
+        asked: What it was asked: the number of the attempt that failed, and the seconds slept so far.
+    """
 
     attempts: int
     delay: float = 2.0
+    limit: float | None = None
+    asked: list[tuple[int, float]] = attrs.field(factory=list, eq=False)
 
     def next_delay(
         self, error: ProviderError, attempt: int, *, priority: str, spent: float, has_deadline: bool
     ) -> float | None:
         """See ``Retry.next_delay``."""
+        self.asked.append((attempt, spent))
         return self.delay if attempt < self.attempts else None
 
     def stay_away(self, error: ProviderError) -> float | None:
-        """``None``."""
-        return None
+        """The ``retry_after`` of the error."""
+        return error.retry_after
 
     def attempt_limit(self, priority: str, *, has_deadline: bool) -> float | None:
-        """``None``."""
-        return None
+        """Its ``limit``."""
+        return self.limit
 
 
 def _timeouts(count: int) -> list[Step]:
@@ -48,9 +58,9 @@ async def recovers(stage: Stage) -> None:
     await second.back.wait()
     require(not heard, f"intermediate failures reached the hook: {heard}")
     stage.check_answered(first, at=7.0)
-    require(first.calls == first.ticket.attempts == 3, f"{first.calls} calls; the ticket says {first.ticket.attempts}")
+    require(first.calls == 3, f"A was to make three calls, and made {first.calls}")
     require(second.began_at == [7.0], f"A held the slot until 7 s, its sleeps included; B began at {second.began_at}")
-    require(stage.totals.failed == 0, "an intermediate failure was counted")
+    stage.check_written(stage.totals.failed == 0, "an intermediate failure was counted", law=5)
 
 
 @LAW.scenario("three timeouts are one", retry=UpTo(3))
@@ -61,7 +71,7 @@ async def gives_up(stage: Stage) -> None:
     await first.back.wait()
     error = stage.check_error(first, ProviderTimeout)
     require(str(error) == "attempt 3" and heard == [error], f"A ends with {error}, and the hook heard {heard}")
-    require(stage.totals.failed == 1, f"one ticket failed; the lane counts {stage.totals.failed}")
+    stage.check_written(stage.totals.failed == 1, f"one ticket failed; the lane counts {stage.totals.failed}", law=5)
 
 
 @LAW.scenario("busy and model-load failures between attempts", retry=UpTo(3))
@@ -98,6 +108,83 @@ async def left(stage: Stage) -> None:
     await second.back.wait()
     require(leaver.calls == 1, f"A left after its first attempt, and {leaver.calls} were made")
     require(second.began_at == [2.0], f"A left between attempts at 2 s; B began at {second.began_at}")
+
+
+@LAW.scenario("a retry that would begin at the very deadline is not begun", retry=UpTo(3))
+async def at_the_deadline(stage: Stage) -> None:
+    """It could not even start."""
+    caller = await stage.park("A", *_timeouts(3), deadline_at=3.0)
+    await caller.back.wait()
+    require(caller.calls == 1 and caller.back_at == 1.0, f"A makes {caller.calls} calls, until {caller.back_at:g} s")
+
+
+@LAW.scenario("each attempt has a limit of its own, and sleeps are not in it", retry=UpTo(3))
+async def limits(stage: Stage) -> None:
+    """The ticket's limit is that of one attempt."""
+    caller = await stage.park("A", answers(9.0), answers(9.0), answers(2.5), timeout=3.0)
+    behind = await stage.park("B", answers(2.0), timeout=3.0)
+    await behind.back.wait()
+    require(caller.began_at == [0.0, 5.0, 10.0], f"two attempts of 3 s and sleeps of 2 s: begun at {caller.began_at}")
+    stage.check_answered(caller, at=12.5)
+    stage.check_answered(behind, at=14.5)
+
+
+_SHORT = UpTo(1, limit=3.0)
+
+
+@LAW.scenario("the policy has a limit of an attempt too, and the shorter one counts", retry=_SHORT)
+async def limit_of_policy(stage: Stage) -> None:
+    """Whoever gave it."""
+    for timeout, expected in ((None, 3.0), (2.0, 2.0), (5.0, 3.0)):
+        began = trio.current_time()
+        caller = await stage.park(f"A{timeout}", answers(9.0), timeout=timeout)
+        await caller.back.wait()
+        stage.check_error(caller, ProviderTimeout)
+        spent = caller.back_at - began
+        require(spent == expected, f"a ticket's {timeout} s and a policy's 3 s: the attempt was cut after {spent:g} s")
+
+
+_ASKED = UpTo(3)
+
+
+@LAW.scenario("the policy is told how many attempts there were, and how long it slept", retry=_ASKED)
+async def asked(stage: Stage) -> None:
+    """Once after each failure."""
+    _ASKED.asked.clear()
+    caller = await stage.park("A", *_timeouts(3))
+    await caller.back.wait()
+    require(
+        _ASKED.asked == [(1, 0.0), (2, 2.0), (3, 4.0)], f"attempts and seconds slept that it was told: {_ASKED.asked}"
+    )
+
+
+def _busy(seconds: float) -> ProviderBusy:
+    return ProviderBusy("later", retry_after=seconds)
+
+
+@LAW.scenario("an engine that wants to be left alone is left alone", capacity=2, retry=UpTo(1))
+async def left_alone(stage: Stage) -> None:
+    """By everybody; and a later, shorter hint does not shorten an earlier one."""
+    await stage.park("A", fails(_busy(10.0)))
+    await stage.park("B", fails(_busy(1.0), 2.0))
+    third = await stage.park("C")
+    await trio.sleep(5.0)
+    fourth = await stage.park("D")
+    await fourth.back.wait()
+    for caller in (third, fourth):
+        require(
+            caller.began_at == [11.0], f"the engine is to be left alone until 11 s; {caller.name}: {caller.began_at}"
+        )
+    await stage.run_dry()
+
+
+@LAW.scenario("a hint holds the retries of others, too", capacity=2, retry=UpTo(2))
+async def holds_retries(stage: Stage) -> None:
+    """They sleep until it is over."""
+    other = await stage.park("B", fails(ProviderFailure("no"), 0.5), answers())
+    await stage.park("A", fails(_busy(10.0)), answers())
+    await other.back.wait()
+    require(other.began_at == [0.0, 11.0], f"the engine is to be left alone until 11 s; B began at {other.began_at}")
 
 
 @LAW.scenario("a retry that the deadline forbids is not begun", retry=UpTo(3))

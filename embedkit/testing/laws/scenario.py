@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
 from embedkit import NoRetry, Retry
-from embedkit.testing.lane_under_test import Settlement
+from embedkit.testing.lane_under_test import Feature, Settlement
 from embedkit.testing.stage import Stage
 
 Play = Callable[[Stage], Awaitable[None]]
+# Methods that a lane may have besides the three that it must.
+Method = Literal["run_nowait", "refresh"]
 
 TITLES = {
     1: "withdraw",
@@ -48,6 +50,8 @@ class Scenario:
         settlement: The kind of lane it is about; ``None``: both.
         passes: What may come out of the lane's nursery: the play is about it.
         conserves: Whether the totals are checked between any two steps of tasks.
+        needs: What a lane must have to be judged by it.
+        calls: Methods that a lane must have to be judged by it.
     """
 
     law: int
@@ -57,6 +61,8 @@ class Scenario:
     settlement: Settlement | None = None
     passes: type[BaseException] | None = None
     conserves: bool = False
+    needs: frozenset[Feature] = frozenset()
+    calls: frozenset[Method] = frozenset()
 
 
 class Law:
@@ -73,12 +79,24 @@ class Law:
         settlement: Settlement | None = None,
         passes: type[BaseException] | None = None,
         conserves: bool = False,
+        needs: tuple[Feature, ...] = (),
+        calls: tuple[Method, ...] = (),
         **options: Any,
     ) -> Callable[[Play], Play]:
         """The decorated play is a scenario of this law, on a lane made with ``options``."""
 
         def add(play: Play) -> Play:
-            made = Scenario(self.number, name, play, Options(**options), settlement, passes, conserves)
+            made = Scenario(
+                self.number,
+                name,
+                play,
+                Options(**options),
+                settlement,
+                passes,
+                conserves,
+                frozenset(needs),
+                frozenset(calls),
+            )
             self.scenarios.append(made)
             return play
 
