@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pytest
 import trio
 
-from embedkit.admission.ticket import Priority
+from embedkit.admission.waiting import Priority
 from embedkit.engine import open_engine
 from embedkit.errors import EmbedkitError
 from embedkit.settings import (
