@@ -18,11 +18,12 @@ slot waits before it tries again. A connection that fails to close, a capacity t
 line in the log. What is left, and ends the slots and the lane with them, is a defect of embedkit's own, an interrupt,
 or the end of the engine.
 
-*The guard.* One more task of the lane sleeps in the nursery. When that is cancelled, trio runs its abort function
-inside ``cancel()``, and the lane takes nothing more from that step on: a slot whose call sits in a thread would hear of
-it only when the thread comes back, and meanwhile callers in other nurseries would be sent. And it is the guard that
-opens further slots. ``rouse`` may be called inside a ``cancel()``, by an abort function or by whoever hears of what it
-did, and a task that is started there changes the very set of tasks over which trio is walking.
+*Two more tasks.* The *sentinel* does nothing but sleep in the nursery. When that is cancelled, trio runs its abort
+function inside ``cancel()``, and the lane takes nothing more from that step on. A slot whose call sits in a thread
+would hear of it only when the thread comes back, and meanwhile callers in other nurseries would be sent. The *opener*
+opens further slots when it is woken. ``rouse`` may be called inside a ``cancel()``, by an abort function or by whoever
+hears of what it did, and a task that is started there changes the very set of tasks over which trio is walking. One
+task for both would be deaf between its waking and its sleeping again.
 
 Tested in ``tests/admission/test_slots.py``, and by all of ``tests/laws``.
 """
@@ -115,9 +116,10 @@ class Slots(Generic[C]):
         self._backing_off = Resting()
         self._refusals = 0
         self._is_reading_capacity = False
-        # The guard, while it sleeps; whoever wakes it sets this back.
-        self._guard: trio.lowlevel.Task | None = None
-        self._is_guarded = False
+        # These two, while they sleep; whoever wakes one sets it back.
+        self._sentinel: trio.lowlevel.Task | None = None
+        self._opener: trio.lowlevel.Task | None = None
+        self._has_begun = False
         self._closing: LaneClosed | None = None
         self._drained = trio.Event()
         # Trio's own, without the way to it, which costs more than the reading: a call reads it half a dozen times.
@@ -143,10 +145,11 @@ class Slots(Generic[C]):
             return
         if self._idle.tasks:
             self._idle.wake()
-        elif self._is_guarded:
-            self._wake_guard()
-        else:
+        elif not self._has_begun:
             self._begin()
+        elif self._opener is not None:
+            opener, self._opener = self._opener, None
+            trio.lowlevel.reschedule(opener)
 
     def refresh_capacity(self) -> None:
         """Read the capacity, where it is a callable; raises what that raises, or what its value is worth."""
@@ -166,9 +169,11 @@ class Slots(Generic[C]):
             return
         self._stop(cause, why)
         self._shed_portion()
-        while self.order and not self._is_guarded:
+        while self.order and not self._has_begun:
             self._shed_portion()  # there is no nursery, and so no later
-        self._wake_guard()
+        if self._sentinel is not None:
+            sentinel, self._sentinel = self._sentinel, None
+            trio.lowlevel.reschedule(sentinel)
         self._note_drained()
 
     async def drained(self) -> None:
@@ -341,13 +346,14 @@ class Slots(Generic[C]):
     # Opening, retiring, ending.
 
     def _begin(self) -> None:
-        """The lane's first ticket: start the guard and the first slot."""
+        """The lane's first ticket: start the sentinel, the opener and the first slot."""
         try:
-            self._start(self._watch, "guard of")
-            self._is_guarded = True
+            self._start(self._watch, "sentinel of")
+            self._start(self._open_slots, "opener of")
+            self._has_begun = True
             self._open_slot()
         except RuntimeError as error:  # trio's word for a nursery that has ended: nobody will ever take a ticket
-            self._is_guarded = False
+            self._has_begun = False
             self.close(error, why="can take nothing: its nursery has ended")
 
     def _open_slot(self) -> None:
@@ -360,16 +366,10 @@ class Slots(Generic[C]):
 
     @trio.lowlevel.enable_ki_protection
     async def _watch(self) -> None:
-        """Open slots when asked to; stop the lane in the step in which the nursery is cancelled."""
+        """Sleep until the lane closes, then shed whatever is left. Stops the lane as the nursery is cancelled."""
         try:
-            while not self.is_closed:
-                if (
-                    not self._idle.tasks
-                    and len(self._open) < self.room.capacity
-                    and self.order.choose(self.room) is not None
-                ):
-                    self._open_slot()
-                self._guard = trio.lowlevel.current_task()
+            if not self.is_closed:
+                self._sentinel = trio.lowlevel.current_task()
                 await trio.lowlevel.wait_task_rescheduled(self._nursery_cancelled)
         finally:
             with trio.CancelScope(shield=True):
@@ -378,13 +378,28 @@ class Slots(Generic[C]):
                     await trio.lowlevel.checkpoint()
                 self._note_drained()
 
+    @trio.lowlevel.enable_ki_protection
+    async def _open_slots(self) -> None:
+        """Open a slot whenever one is wanted, until the lane closes."""
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self._opener = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        while not self.is_closed:
+            wants_more = not self._idle.tasks and len(self._open) < self.room.capacity
+            if wants_more and self.order.choose(self.room) is not None:
+                self._open_slot()
+            self._opener = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(abort)
+
     def _nursery_cancelled(self, _: object) -> trio.lowlevel.Abort:
-        """Nothing is taken from now on. What is queued is shed by the guard, one step later.
+        """Nothing is taken from now on. What is queued is shed by the sentinel, one step later.
 
         Whoever cancelled the engine may be cancelling callers in this very step: they are withdrawn, and come out with
         Cancelled; a ``LaneClosed`` would go up as an error of theirs.
         """
-        self._guard = None
+        self._sentinel = None
         self._stop(None, _CLOSED)
         return trio.lowlevel.Abort.SUCCEEDED
 
@@ -397,11 +412,9 @@ class Slots(Generic[C]):
         for resting in (self._idle, self._backing_off):
             while resting.tasks:
                 resting.wake()
-
-    def _wake_guard(self) -> None:
-        if self._guard is not None:
-            guard, self._guard = self._guard, None
-            trio.lowlevel.reschedule(guard)
+        if self._opener is not None:
+            opener, self._opener = self._opener, None
+            trio.lowlevel.reschedule(opener)
 
     def _retire_surplus(self) -> None:
         """Wake idle slots that are too many; they end unless there is work for them. The longest idle go first."""
