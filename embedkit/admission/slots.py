@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import contextvars
 import logging
-import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -43,6 +42,7 @@ import outcome
 import trio
 
 from embedkit.admission.attempts import make_attempts
+from embedkit.admission.connecting import Connecting
 from embedkit.admission.hold import Hold
 from embedkit.admission.notifier import notify_provider_timeout
 from embedkit.admission.order import Order
@@ -51,7 +51,7 @@ from embedkit.admission.policy import Retry
 from embedkit.admission.resting import Resting
 from embedkit.admission.room import Room, checked_capacity
 from embedkit.admission.slot import Result, Slot
-from embedkit.errors import EmbedkitError, LaneClosed, ProviderFailure
+from embedkit.errors import EmbedkitError, LaneClosed
 
 logger = logging.getLogger("embedkit.admission")
 
@@ -62,9 +62,6 @@ Capacity = int | Callable[[], int]
 # 100,000 waiting does not hold up everybody else for seconds.
 PORTION = 1_000
 _CLOSED = "closed while the ticket was queued"
-# Seconds before a connection that could not be opened is tried again; doubled by each further failure.
-_FIRST_BACKOFF = 0.1
-_LONGEST_BACKOFF = 30.0
 
 
 class Slots(Generic[C]):
@@ -104,7 +101,7 @@ class Slots(Generic[C]):
         self.reads_capacity = callable(capacity)
         self.room = Room(checked_capacity(name, capacity() if callable(capacity) else capacity), reserve)
         self._nursery = nursery
-        self._connect = connect
+        self._connecting = Connecting(name, connect)
         self._retry = retry
         self._hold = Hold()
         # Slots that may take. One that decides to end leaves in that step, though its connection takes long to close.
@@ -114,7 +111,6 @@ class Slots(Generic[C]):
         self._idle = Resting()
         # Slots whose connection could not be opened, until they try again.
         self._backing_off = Resting()
-        self._refusals = 0
         self._is_reading_capacity = False
         # These two, while they sleep; whoever wakes one sets it back.
         self._sentinel: trio.lowlevel.Task | None = None
@@ -219,12 +215,10 @@ class Slots(Generic[C]):
     async def _live(self, slot: Slot) -> None:
         """Open a connection, serve until the slot is to end, and close it."""
         try:
-            manager = self._connect()
-            connection = await manager.__aenter__()
-        except Exception as error:
+            connection, manager = await self._connecting.open()
+        except EmbedkitError as error:
             await self._refused(slot, error)
             return
-        self._refusals = 0
         self._connected.add(slot)
         try:
             with slot:
@@ -232,7 +226,22 @@ class Slots(Generic[C]):
                     await self._serve(passage, connection)
         finally:
             self._connected.discard(slot)
-            await _close(self.name, manager)
+            await self._connecting.close(manager)
+
+    async def _refused(self, slot: Slot, error: EmbedkitError) -> None:
+        """No connection: the ticket that would have used it fails, and the slot waits before it tries again.
+
+        Cancellation:
+            The ticket has failed.
+        """
+        passage = self._take(slot)
+        if passage is not None:
+            self._settle(passage, outcome.Error(error))
+            self.rouse()
+        if not self.is_closed:
+            await self._backing_off.sleep(slot, self._clock.current_time() + self._connecting.backoff)
+        if self.order.choose(self.room) is None:
+            self._open.discard(slot)  # nobody waits for it; whoever comes next opens another
 
     async def _next(self, slot: Slot) -> Passage | None:
         """The next ticket, already dispatched; ``None`` when the slot is to end. Parks only if there is neither."""
@@ -322,26 +331,6 @@ class Slots(Generic[C]):
             self._free(passage, "unsettled", error)
         finally:
             passage.answer(outcome.Error(error))
-
-    # What goes wrong with a connection.
-
-    async def _refused(self, slot: Slot, error: Exception) -> None:
-        """No connection: the ticket that would have used it fails, and the slot waits before it tries again.
-
-        Cancellation:
-            The ticket has failed.
-        """
-        passage = self._take(slot)
-        if passage is not None:
-            self._settle(passage, outcome.Error(coded(error)))
-            self.rouse()
-        self._refusals += 1
-        delay = min(_FIRST_BACKOFF * 2 ** min(self._refusals - 1, 16), _LONGEST_BACKOFF)
-        logger.warning("lane %s: no connection (%s); the next is tried in %g s", self.name, type(error).__name__, delay)
-        if not self.is_closed:
-            await self._backing_off.sleep(slot, self._clock.current_time() + delay)
-        if self.order.choose(self.room) is None:
-            self._open.discard(slot)  # nobody waits for it; whoever comes next opens another
 
     # Opening, retiring, ending.
 
@@ -434,26 +423,3 @@ class Slots(Generic[C]):
     def _note_drained(self) -> None:
         if self.room.tickets == 0 and not self.order:
             self._drained.set()
-
-
-async def _close(name: str, manager: AbstractAsyncContextManager[Any]) -> None:
-    """Close a connection. What it raises is logged, but for Cancelled and interrupts: those are not its own.
-
-    Cancellation:
-        It is as closed as its own closing leaves it.
-    """
-    ending = sys.exc_info()
-    try:
-        await manager.__aexit__(*ending)
-    except Exception as error:
-        if error is not ending[1]:
-            logger.warning("lane %s: a connection raised %s as it was closed", name, type(error).__name__)
-
-
-def coded(error: Exception) -> EmbedkitError:
-    """``error`` of a connection, as what its ticket failed with."""
-    if isinstance(error, EmbedkitError):
-        return error
-    failure = ProviderFailure(f"no connection: opening it raised {type(error).__name__}")
-    failure.__cause__ = error
-    return failure

@@ -19,11 +19,11 @@ import trio
 
 from embedkit.activity.recorder import Recorder
 from embedkit.admission.attempts import make_attempts
+from embedkit.admission.connecting import coded
 from embedkit.admission.hold import Hold
 from embedkit.admission.passage import Passage, Register
 from embedkit.admission.policy import Retry
 from embedkit.admission.slot import Result, Slot
-from embedkit.admission.slots import coded
 from embedkit.admission.ticket import Ticket
 from embedkit.errors import LaneClosed, UsageError
 
