@@ -59,7 +59,7 @@ class Connecting(Generic[C]):
     @property
     def backoff(self) -> float:
         """Seconds to wait after a refusal before the next try."""
-        return min(_FIRST_BACKOFF * 2 ** min(self._refusals - 1, 16), _LONGEST_BACKOFF)
+        return min(_FIRST_BACKOFF * 2.0 ** min(self._refusals - 1, 16), _LONGEST_BACKOFF)
 
     async def close(self, manager: AbstractAsyncContextManager[Any]) -> None:
         """Close one, in the ``finally`` of whatever ends it. What it raises is logged.
