@@ -112,32 +112,31 @@ def run(case: Case, kind: Kind | None = None, *, seconds: float = SECONDS) -> Ma
 
 
 def table(*, kind: Kind = "openai-compatible") -> str:
-    """All cases, before and after."""
-    lines = [("", "", "before: answered", "waited", "after: answered", "waited", "engine time")]
+    """All cases, before and after: what was answered, how long people waited, and engine time."""
+    head = ("", "before:", "waited", "engine time", "now:", "waited", "engine time")
+    rows: list[tuple[str, ...]] = []
     for case in CASES:
         before, after = run(case), run(case, kind)
-        for number, stream in enumerate(case.streams):
-            was, now = before[stream.name], after[stream.name]
-            is_backlog = not stream.every
-            lines.append(
-                (
-                    "" if number else case.name,
-                    stream.name,
-                    f"{was.answered:,}" + ("" if is_backlog else f" of {was.asked:,}"),
-                    "" if is_backlog else f"{was.waited:,.1f} s",
-                    f"{now.answered:,}" + ("" if is_backlog else f" of {now.asked:,}"),
-                    "" if is_backlog else f"{now.waited:,.1f} s",
-                    f"{was.engine_seconds:,.0f} -> {now.engine_seconds:,.0f} s",
-                )
-            )
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if number < 2 else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+        rows += [
+            (f"  {stream.name}", *_cells(stream, before[stream.name]), *_cells(stream, after[stream.name]))
+            for stream in case.streams
+        ]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = [_aligned(head, widths)]
+    for case in CASES:
+        lines.append(case.name)
+        lines += [_aligned(rows.pop(0), widths) for _ in case.streams]
+    return "\n".join(lines)
+
+
+def _cells(stream: Stream, got: Got) -> tuple[str, str, str]:
+    answered = f"{got.answered:,} of {got.asked:,}" if stream.every else f"{got.answered:,}"
+    return answered, f"{got.waited:,.1f} s" if stream.every else "", f"{got.engine_seconds:,.0f} s"
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    first, *others = zip(cells, widths, strict=True)
+    return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]).rstrip()
 
 
 def figures() -> list[Figure]:
