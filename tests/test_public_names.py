@@ -14,7 +14,7 @@ HEAVY = (
     "tokenizers",
     "safetensors",
     "wordllama",
-    "pathspec",
+    "charset_normalizer",
     "dulwich",
     "watchfiles",
     "tree_sitter",

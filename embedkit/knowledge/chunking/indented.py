@@ -60,17 +60,15 @@ _CREATE = re.compile(
     rb"(?i:create(?:[ \t]+or[ \t]+replace)?(?:[ \t]+(?:temp|temporary|unique|materialized))?[ \t]+"
     rb"(?:table|view|function|procedure|index|trigger|type|schema)(?:[ \t]+if[ \t]+not[ \t]+exists)?)[ \t]+([\w.\"`]+)"
 )
-# name(...) {: a function of C and its kin, a method of Java or JavaScript, a shell function.
-_CALLABLE = re.compile(
-    rb"(?!(?:if|for|while|switch|return|else|do|case|when|until|foreach|catch|sizeof|throw|new|await|yield|print|assert)\b)"
-    rb"(?:[\w:<>,*&\[\]~$\x80-\xff]+[ \t*&]+){0,8}?((?:" + _WORD + rb"::){0,4}~?" + _WORD + rb")[ \t]*\([^;=\"'{]*\{"
+# What no callable's line begins with, and what no line that declares one without its brace begins with.
+_NO_CALLABLE = re.compile(
+    rb"(?:if|for|while|switch|return|else|do|case|when|until|foreach|catch|sizeof|throw|new|await|yield|print|assert)\b"
 )
-# C's kin alone: the brace may stand on a later line, but a type is before the name.
-_TYPED = re.compile(
-    rb"(?!(?:return|else|typedef|throw|new|case|goto|delete)\b)"
-    rb"[\w:<>,*&\[\]~]+[ \t*&]+(?:[\w:<>,*&\[\]~]+[ \t*&]+){0,8}?"
-    rb"((?:" + _WORD + rb"::){0,4}~?" + _WORD + rb")[ \t]*\([^;=\"']*$"
-)
+_NO_TYPE = re.compile(rb"(?:return|else|typedef|throw|new|case|goto|delete)\b")
+_NAME = re.compile(rb"(?:" + _WORD + rb"::){0,4}~?" + _WORD)
+_NAME_BYTES = bytes(byte for byte in range(256) if byte >= 0x80 or chr(byte).isalnum()) + b"_$:~"
+_TYPE_BYTES = _NAME_BYTES + b"<>,*&[] \t"
+_MOST_WORDS = 8  # before a name
 _C_KIN = frozenset({"c", "h", "cc", "hh", "cpp", "hpp", "cxx", "hxx", "m", "mm", "cu", "ino", "java", "cs", "d"})
 _MAX_LEVEL = 24  # half columns of two
 _COST = 3
@@ -155,11 +153,37 @@ def _named(text: bytes, *, typed: bool) -> tuple[bytes, bool] | None:
         match = pattern.match(text)
         if match:
             return match[1].strip(b'"`'), False
-    if b"(" in text:
-        match = _CALLABLE.match(text) or (_TYPED.match(text.rstrip()) if typed else None)
-        if match:
-            return match[1], False
+    name = _called(text, typed=typed)
+    return None if name is None else (name, False)
+
+
+def _called(text: bytes, *, typed: bool) -> bytes | None:
+    """The name of a function that a line declares: ``name(...) {`` in C and its kin, Java, JavaScript and shells.
+
+    With ``typed`` (C's kin alone) the brace may stand on a later line, if a type stands before the name. Not a regular
+    expression: one that says the same takes exponential time on a row of stars.
+    """
+    head, paren, rest = text.partition(b"(")
+    if not paren:
+        return None
+    head = head.rstrip(b" \t")
+    before = head.rstrip(_NAME_BYTES)
+    name = head[len(before) :]
+    if not _NAME.fullmatch(name) or before.strip(_TYPE_BYTES) or before.rstrip(b" \t*&") == before != b"":
+        return None
+    if len(before.split()) > _MOST_WORDS:
+        return None
+    if not _NO_CALLABLE.match(text) and _first_of(rest, b";=\"'{") == b"{":
+        return name
+    if typed and before and not _NO_TYPE.match(text) and not _first_of(rest, b";=\"'"):
+        return name
     return None
+
+
+def _first_of(text: bytes, signs: bytes) -> bytes:
+    """The first byte of ``text`` that is one of ``signs``; empty if none is."""
+    found = min((at for at in map(text.find, (bytes([sign]) for sign in signs)) if at >= 0), default=-1)
+    return text[found : found + 1] if found >= 0 else b""
 
 
 def _definitions(

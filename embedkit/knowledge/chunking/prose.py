@@ -16,7 +16,6 @@ _BARE_NAMES = frozenset(
 )
 
 _FENCE = re.compile(rb"(`{3,}|~{3,})")
-_HASHES = re.compile(rb"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t\r]*$")
 _RULE = re.compile(rb"([!-/:-@\[-`{-~])\1{2,}[ \t\r]*$")
 _MARKDOWN_RULES = {b"=": 1, b"-": 2}
 _MAX_TITLE = 120  # bytes
@@ -90,9 +89,9 @@ class _Reader:
     def _heading(self, line: int) -> tuple[Definition | None, int]:
         """The heading that begins on the line, and the line after it."""
         if self._markdown:
-            match = _HASHES.match(self._text(line)) if self._page.indent[line] < 4 else None
-            if match:
-                return self._opening(line, len(match[1]), match[2]), line + 1
+            found = _hashed(self._text(line)) if self._page.indent[line] < 4 else None
+            if found:
+                return self._opening(line, *found), line + 1
             level = self._underlined(line)
             if level and level[0] in _MARKDOWN_RULES:
                 return self._opening(line, _MARKDOWN_RULES[level[0]], self._text(line)), line + 2
@@ -123,3 +122,13 @@ class _Reader:
     def _opening(self, line: int, level: int, title: bytes) -> Definition:
         name = " ".join(title[:_MAX_TITLE].decode("utf-8", "replace").split())
         return Definition(line, line, level, name, True)
+
+
+def _hashed(text: bytes) -> tuple[int, bytes] | None:
+    """Level and title of a heading that begins with ``#``; an expression for it would go back over every blank."""
+    rest = text.lstrip(b"#")
+    level = len(text) - len(rest)
+    if not 1 <= level <= 6 or rest[:1] not in (b" ", b"\t"):
+        return None
+    title = rest.strip(b" \t\r")
+    return level, title.rstrip(b"#").rstrip(b" \t")
