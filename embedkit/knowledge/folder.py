@@ -36,7 +36,7 @@ from embedkit.knowledge.filters import (
 )
 from embedkit.knowledge.ignore import IGNORE_FILES, Ignored
 from embedkit.knowledge.model import Document, SkipReason
-from embedkit.knowledge.source import Entry, Sighting, printable_path
+from embedkit.knowledge.source import Entry, Sighting, Unread, UnreadSoFar, printable_path
 
 QUIET_SECONDS: Final = 2.0
 """Older than this, a write is told from the next by its time: the coarsest file systems count in 2 s."""
@@ -73,7 +73,15 @@ class FolderSource:
             walk.run(root)
         entries = tuple(sorted(walk.entries, key=lambda entry: entry.path))
         skipped = dict(sorted(walk.skipped.items()))
-        return FolderSnapshot(self.root, self.max_file_bytes, _revision(entries), entries, skipped, walk.sightings)
+        return FolderSnapshot(
+            self.root,
+            self.max_file_bytes,
+            _revision(entries),
+            entries,
+            skipped,
+            walk.sightings,
+            walk.unread.seen(),
+        )
 
 
 @attrs.frozen
@@ -86,6 +94,7 @@ class FolderSnapshot:
     entries: tuple[Entry, ...] = attrs.field(repr=False)
     skipped: Mapping[SkipReason, int]
     sightings: Mapping[str, Sighting] = attrs.field(repr=False)
+    unread: Unread = attrs.field(default=Unread(), repr=False)
 
     def read(self, entry: Entry) -> Document:
         """The text of one entry; see ``Snapshot.read``."""
@@ -114,6 +123,7 @@ class _Walk:
         self.entries: list[Entry] = []
         self.skipped: Counter[SkipReason] = Counter()
         self.sightings: dict[str, Sighting] = {}
+        self.unread = UnreadSoFar()
 
     def run(self, root: int) -> None:
         # A stack, not recursion: folders may be nested deeper than Python calls, or than there are descriptors.
@@ -127,7 +137,9 @@ class _Walk:
             except OSError as error:
                 if not folder:
                     raise SourceError(f"the repository's folder cannot be listed: {error.strerror}") from error
-                self.skipped["unreadable"] += 1
+                if not isinstance(error, FileNotFoundError):
+                    self.skipped["unreadable"] += 1
+                    self.unread.folders.append(printable_path(folder))
 
     def _list(self, here: int, folder: str, ignored: Ignored) -> list[tuple[str, Ignored]]:
         """Look at what one folder holds; the folders in it are returned, with the rules that hold here."""
@@ -164,9 +176,13 @@ class _Walk:
             seen = self._sighting(here, item, path)
         except _Oversized:
             seen = Sighting("", None, "oversized")
-        except OSError:  # no permission, no regular file, or gone since it was listed
+        except FileNotFoundError:
+            return  # gone since it was listed: nothing else says that a file is
+        except OSError:  # no permission, no regular file, a disk that fails
             seen = Sighting("", None, "unreadable")
         self.sightings[path] = seen
+        if seen.skipped == "unreadable":
+            self.unread.paths.add(path)
         if seen.content_hash is not None:
             self.entries.append(Entry(path, seen.content_hash, raw))
         elif seen.skipped is not None:

@@ -13,20 +13,20 @@ for it, and its exception is not chained.
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import attrs
 
-from embedkit.errors import SourceError, UsageError
+from embedkit.errors import EmbedkitError, SourceError, UsageError
 from embedkit.knowledge.filters import DEFAULT_MAX_FILE_BYTES
+from embedkit.knowledge.git_cache import drop_stale_locks, locked, remove
 from embedkit.knowledge.git_tree import GitSnapshot, TreeWalk
 from embedkit.knowledge.source import Sighting, printable_path
 
@@ -84,35 +84,31 @@ class GitSource:
         self, known: Mapping[str, Sighting] | None = None, *, check: Callable[[], object] | None = None
     ) -> GitSnapshot:
         """Fetch, if it is not here, and list the branch's head; see ``Source.snapshot``."""
-        repository, commit = self._fetched() if _is_remote(self.address) else self._local()
+        look = _Look({} if known is None else known, _nothing if check is None else check)
+        if not _is_remote(self.address):
+            return self._local(look)
+        folder = self._cache_folder()
         try:
-            walk = TreeWalk(repository, self.max_file_bytes, known or {}, check)
-            if commit is not None:
-                self._guarded("cannot be listed", lambda: walk.run(commit))
-        except BaseException:
-            repository.close()
-            raise
-        return GitSnapshot(
-            repository,
-            commit.decode() if commit is not None else NO_COMMIT,
-            tuple(sorted(walk.entries, key=lambda entry: entry.path)),
-            dict(sorted(walk.skipped.items())),
-            walk.sightings,
-        )
+            with locked(folder.with_suffix(".lock"), look.check):
+                return self._cached(folder, look)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+        raise SourceError(f"{redacted(self.address)}: its cache cannot be used: {reason}")
 
-    def _local(self) -> tuple[Repo, ObjectID | None]:
+    def _local(self, look: _Look) -> GitSnapshot:
         from dulwich.repo import Repo
 
         if not os.path.isdir(self.address):
             raise UsageError(f"{redacted(self.address)}: no such folder: give the path or URL of a git repository")
         repository = self._guarded("not a git repository (for a plain folder use path)", lambda: Repo(self.address))
         try:
-            return repository, self._chosen(repository, _here(repository, _wanted(self.branch)))
+            refs = self._guarded("its branches cannot be read", lambda: _here(repository, _wanted(self.branch)))
+            return self._listed(repository, refs, look)
         except BaseException:
             repository.close()
             raise
 
-    def _fetched(self) -> tuple[Repo, ObjectID | None]:
+    def _cache_folder(self) -> Path:
         scheme = self.address.partition("://")[0] if "://" in self.address else "ssh"
         if scheme not in _SCHEMES:  # dulwich would take it for the name of a host, and ask ssh
             known = ", ".join(sorted(_SCHEMES))
@@ -120,72 +116,160 @@ class GitSource:
         if self.cache is None:
             raise UsageError(f"{redacted(self.address)}: a repository that is fetched needs a cache folder")
         key = hashlib.sha256(f"{redacted(self.address)}\0{self.branch or ''}".encode()).hexdigest()[:24]
-        folder = self.cache / f"{key}.git"
-        from dulwich.refs import Ref
+        return self.cache / f"{key}.git"
 
-        with _locked(folder.with_suffix(".lock")):
-            repository = self._guarded("its cache cannot be opened", lambda: _bare(folder))
+    def _cached(self, folder: Path, look: _Look) -> GitSnapshot:
+        """Fetch and list. A cache that is damaged is made anew: all that is in it can be fetched again."""
+        was_there = os.path.lexists(folder)
+        if was_there:
+            drop_stale_locks(folder)
             try:
-                names = self._guarded("cannot be fetched", lambda: self._fetch(repository))
-                commit = self._chosen(repository, names)
-                if commit is not None:
-                    # The next fetch tells the other side that this much is here.
-                    repository.refs[Ref(b"refs/heads/fetched")] = commit
-            except BaseException:
-                repository.close()
-                raise
-        return repository, commit
+                snapshot = self._fetched(folder, look)
+            except _Damaged:
+                pass
+            else:
+                if snapshot.unread.is_empty:
+                    return snapshot
+                snapshot.close()  # objects are missing: fetched once, they would not be asked for again
+            remove(folder)
+        try:
+            return self._fetched(folder, look)
+        except _Damaged as error:
+            reason = str(error)
+        raise SourceError(reason)
 
-    def _fetch(self, repository: Repo) -> dict[Ref, ObjectID]:
-        """Bring the head here, without its history; the names under which it may be found."""
+    def _fetched(self, folder: Path, look: _Look) -> GitSnapshot:
+        repository = self._guarded("its cache cannot be opened", lambda: _bare(folder), is_cached=True)
+        try:
+            refs = self._guarded("cannot be fetched", lambda: self._fetch(repository), is_cached=True)
+            return self._listed(repository, refs, look, is_cached=True)
+        except BaseException:
+            repository.close()
+            raise
+
+    def _listed(self, repository: Repo, refs: _Refs, look: _Look, *, is_cached: bool = False) -> GitSnapshot:
+        commit = self._chosen(repository, refs, is_cached=is_cached)
+        walk = TreeWalk(repository, self.max_file_bytes, look.known, look.check)
+        if commit is not None:
+            found = commit
+            self._guarded("cannot be listed", lambda: walk.run(found), is_cached=is_cached)
+        if commit is not None and is_cached:
+            # The next fetch tells the other side that this much is here.
+            self._guarded("its cache cannot be written", lambda: _keep(repository, found), is_cached=True)
+        return GitSnapshot(
+            repository,
+            commit.decode() if commit is not None else NO_COMMIT,
+            tuple(sorted(walk.entries, key=lambda entry: entry.path)),
+            dict(sorted(walk.skipped.items())),
+            walk.sightings,
+            walk.unread.seen(),
+        )
+
+    def _fetch(self, repository: Repo) -> _Refs:
+        """Bring the head here, without its history."""
         from dulwich.client import get_transport_and_path
 
         client, path = get_transport_and_path(self.address, config=_settings())
-        names: dict[Ref, ObjectID] = {}
+        found = _Refs()
 
         def wants(refs: Mapping[Ref, ObjectID], depth: int | None = None) -> list[ObjectID]:
+            found.others = bool(refs)
             for name in _wanted(self.branch):
-                found = refs.get(name)
-                if found is not None:
-                    names[name] = found
-                    return [] if found in repository.object_store else [found]
+                there = refs.get(name)
+                if there is not None:
+                    found.names[name] = there
+                    return [] if there in repository.object_store else [there]
             return []
 
         client.fetch(path, repository, determine_wants=wants, depth=1)
-        return names
+        return found
 
-    def _chosen(self, repository: Repo, names: Mapping[Ref, ObjectID]) -> ObjectID | None:
-        """The commit under the first name that is there; ``None`` for a repository without a commit."""
+    def _chosen(self, repository: Repo, refs: _Refs, *, is_cached: bool) -> ObjectID | None:
+        """The commit under the first name that is there; ``None`` for a repository without any commit."""
         from dulwich.objects import Commit, Tag
 
+        shown = redacted(self.address)
         for name in _wanted(self.branch):
-            if name not in names:
+            if name not in refs.names:
                 continue
-            here = self._object(repository, names[name])
+            here = self._object(repository, refs.names[name], is_cached=is_cached)
             while isinstance(here, Tag):
-                here = self._object(repository, here.object[1])
+                here = self._object(repository, here.object[1], is_cached=is_cached)
             if not isinstance(here, Commit):
-                raise SourceError(f"{redacted(self.address)}: {self.branch or 'its head'} is not a commit")
+                raise SourceError(f"{shown}: {self.branch or 'its head'} is not a commit")
             return here.id
         if self.branch is not None:
-            raise SourceError(
-                f"{redacted(self.address)}: no branch or tag {self.branch!r}: mend the repository's branch setting"
-            )
+            raise SourceError(f"{shown}: no branch or tag {self.branch!r}: correct the repository's branch setting")
+        if refs.others:
+            raise SourceError(f"{shown}: its HEAD names a branch that is not there: name one with branch")
         return None
 
-    def _object(self, repository: Repo, name: ObjectID) -> ShaFile:
-        return self._guarded("its head is missing", lambda: repository[name])
+    def _object(self, repository: Repo, name: ObjectID, *, is_cached: bool) -> ShaFile:
+        return self._guarded("its head is missing", lambda: repository[name], is_cached=is_cached)
 
-    def _guarded(self, what: str, work: Callable[[], _T]) -> _T:
-        """Do it; turn what dulwich and the network raise into one line without secrets."""
+    def _guarded(self, what: str, work: Callable[[], _T], *, is_cached: bool = False) -> _T:
+        """Do it; turn what dulwich and the network raise into one line without secrets.
+
+        Raises:
+            SourceError: It failed.
+            _Damaged: It failed, and our cache may be why.
+        """
         try:
             return work()
-        except (SourceError, UsageError):
+        except EmbedkitError:
             raise
         except Exception as error:
             reason = _without_secrets(self.address, str(error) or type(error).__name__)
+            kind = _Damaged if is_cached and not _is_far(error) else SourceError
         # Raised outside of the handler: the exception that is not shown would be attached as context.
-        raise SourceError(f"{redacted(self.address)}: {what}: {reason}")
+        raise kind(f"{redacted(self.address)}: {what}: {reason}")
+
+
+@attrs.define
+class _Refs:
+    """What a repository calls its commits.
+
+    Attributes:
+        names: Those that were asked for.
+        others: Whether it has any at all.
+    """
+
+    names: dict[Ref, ObjectID] = attrs.field(factory=dict)
+    others: bool = False
+
+
+@attrs.frozen
+class _Look:
+    """What a caller hands to ``snapshot``."""
+
+    known: Mapping[str, Sighting]
+    check: Callable[[], object]
+
+
+class _Damaged(Exception):
+    """The cache is at fault, or may be."""
+
+
+def _nothing() -> None:
+    pass
+
+
+def _is_far(error: Exception) -> bool:
+    """Whether it is the other side's, or the way's: a new cache would not help."""
+    from dulwich.client import HTTPProxyUnauthorized, HTTPUnauthorized, InvalidWants
+    from dulwich.errors import GitProtocolError, NotGitRepository
+    from urllib3.exceptions import HTTPError
+
+    if isinstance(error, OSError):
+        return error.filename is None  # a socket has no name, a file of the cache has
+    far = (GitProtocolError, NotGitRepository, HTTPError, HTTPUnauthorized, HTTPProxyUnauthorized, InvalidWants)
+    return isinstance(error, far)
+
+
+def _keep(repository: Repo, commit: ObjectID) -> None:
+    from dulwich.refs import Ref
+
+    repository.refs[Ref(b"refs/heads/fetched")] = commit
 
 
 def _wanted(branch: str | None) -> list[Ref]:
@@ -198,14 +282,14 @@ def _wanted(branch: str | None) -> list[Ref]:
     return [Ref(name)] if name.startswith(b"refs/") else [Ref(head + name) for head in _HEADS]
 
 
-def _here(repository: Repo, wanted: list[Ref]) -> dict[Ref, ObjectID]:
-    names: dict[Ref, ObjectID] = {}
+def _here(repository: Repo, wanted: list[Ref]) -> _Refs:
+    found = _Refs(others=any(name.startswith(b"refs/") for name in repository.refs.allkeys()))
     for name in wanted:
         try:
-            names[name] = repository.refs[name]
+            found.names[name] = repository.refs[name]
         except KeyError:
             continue  # not there, or a HEAD that points at a branch without a commit
-    return names
+    return found
 
 
 def _is_remote(address: str) -> bool:
@@ -213,12 +297,16 @@ def _is_remote(address: str) -> bool:
 
 
 def _bare(folder: Path) -> Repo:
+    from dulwich.errors import NotGitRepository
     from dulwich.repo import Repo
 
-    if (folder / "HEAD").exists():
+    if not (folder / "HEAD").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        return Repo.init_bare(str(folder))
+    try:
         return Repo(str(folder))
-    folder.mkdir(parents=True, exist_ok=True)
-    return Repo.init_bare(str(folder))
+    except NotGitRepository:
+        raise FileNotFoundError(errno.ENOENT, "no git repository any more", str(folder)) from None
 
 
 def _settings() -> StackedConfig:
@@ -228,18 +316,6 @@ def _settings() -> StackedConfig:
     ours = ConfigFile()
     ours.set((b"http",), b"timeout", _HTTP_TIMEOUT)
     return StackedConfig([*StackedConfig.default_backends(), ours])
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One fetch into a cached repository at a time, in this process and others."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _without_secrets(address: str, text: str) -> str:

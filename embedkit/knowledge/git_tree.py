@@ -27,13 +27,14 @@ from embedkit.knowledge.filters import (
     skipped_by_name,
 )
 from embedkit.knowledge.model import Document, SkipReason
-from embedkit.knowledge.source import Entry, Sighting, printable_path
+from embedkit.knowledge.source import Entry, Sighting, Unread, UnreadSoFar, printable_path
 
 if TYPE_CHECKING:
     from dulwich.object_store import PackBasedObjectStore
     from dulwich.objects import ObjectID
     from dulwich.repo import Repo
 
+_MOST_FILES: Final = 1_000_000
 _SUBMODULE: Final = 0o160000
 _BLOB, _OFFSET_DELTA, _NAMED_DELTA = 3, 6, 7
 _HEADER = 128  # bytes of a packed object that surely hold its header and the first of its data
@@ -48,11 +49,16 @@ class GitSnapshot:
     entries: tuple[Entry, ...] = attrs.field(repr=False)
     skipped: Mapping[SkipReason, int]
     sightings: Mapping[str, Sighting] = attrs.field(repr=False)
+    unread: Unread = attrs.field(default=Unread(), repr=False)
     # dulwich's packs keep a place in their file: one read at a time.
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         weakref.finalize(self, self._repository.close)
+
+    def close(self) -> None:
+        """Close the repository: nothing more can be read."""
+        self._repository.close()
 
     def read(self, entry: Entry) -> Document:
         """The text of one entry; see ``Snapshot.read``."""
@@ -73,7 +79,7 @@ class TreeWalk:
         repository: Repo,
         max_file_bytes: int,
         known: Mapping[str, Sighting],
-        check: Callable[[], object] | None,
+        check: Callable[[], object],
     ) -> None:
         self._repository = repository
         self._limit = max_file_bytes
@@ -82,39 +88,68 @@ class TreeWalk:
         self.entries: list[Entry] = []
         self.skipped: Counter[SkipReason] = Counter()
         self.sightings: dict[str, Sighting] = {}
+        self.unread = UnreadSoFar()
 
     def run(self, commit: ObjectID) -> None:
-        """Look at every file of the commit's tree."""
-        from dulwich.objects import Commit, Tree
+        """Look at every file of the commit's tree.
+
+        Raises:
+            SourceError: It has more files than can be listed.
+            Exception: The commit or its own tree cannot be read, in one of dulwich's many ways.
+        """
+        from dulwich.objects import Commit
 
         head = self._repository[commit]
         assert isinstance(head, Commit)
         pending: list[tuple[str, ObjectID]] = [("", head.tree)]
         while pending:
             folder, tree_id = pending.pop()
-            tree = self._repository[tree_id]
-            assert isinstance(tree, Tree)
-            for item in tree.items():
-                assert item.path is not None
-                assert item.mode is not None
-                assert item.sha is not None
-                name = os.fsdecode(item.path)
-                if name in NEVER_INDEXED:
-                    continue
-                if name in ("", ".", "..") or "/" in name:
-                    self.skipped["unreadable"] += 1  # would lead out of the root if it were a file's name
-                elif stat.S_ISDIR(item.mode):
-                    pending.append((f"{folder}{name}/", item.sha))
-                elif stat.S_ISLNK(item.mode) or stat.S_IFMT(item.mode) == _SUBMODULE:
-                    self.skipped["symlink"] += 1
-                else:
-                    self._look(folder + name, item.sha)
+            self._check()
+            # A tree that holds another twice, which holds another twice, has more files than anybody can count.
+            if len(self.sightings) + len(pending) > _MOST_FILES:
+                raise SourceError(f"it has more than {_MOST_FILES:,} files")
+            try:
+                pending.extend(self._list(folder, tree_id))
+            except Exception:
+                if not folder:
+                    raise
+                self.skipped["unreadable"] += 1
+                self.unread.folders.append(printable_path(folder))
+
+    def _list(self, folder: str, tree_id: ObjectID) -> list[tuple[str, ObjectID]]:
+        """Look at the files of one tree; the trees in it are returned."""
+        from dulwich.objects import Tree
+
+        tree = self._repository[tree_id]
+        if not isinstance(tree, Tree):
+            raise SourceError(f"{printable_path(folder)}: is no folder in the git repository")
+        folders = []
+        for item in tree.items():
+            assert item.path is not None
+            assert item.mode is not None
+            assert item.sha is not None
+            name = os.fsdecode(item.path)
+            if name in NEVER_INDEXED:
+                continue
+            if name in ("", ".", "..") or "/" in name:
+                self.skipped["unreadable"] += 1  # would lead out of the root if it were a file's name
+            elif stat.S_ISDIR(item.mode):
+                folders.append((f"{folder}{name}/", item.sha))
+            elif stat.S_ISLNK(item.mode) or stat.S_IFMT(item.mode) == _SUBMODULE:
+                self.skipped["symlink"] += 1
+            else:
+                self._look(folder + name, item.sha)
+        return folders
 
     def _look(self, raw: str, blob: ObjectID) -> None:
         path = printable_path(raw)
         if path in self.sightings:
             return  # a malformed tree that names a file twice: git, too, takes the first
-        seen = self._sighting(path, blob)
+        try:
+            seen = self._sighting(path, blob)
+        except Exception:  # dulwich raises many kinds for an object that is gone or torn
+            seen = Sighting("", None, "unreadable")
+            self.unread.paths.add(path)
         self.sightings[path] = seen
         if seen.content_hash is not None:
             self.entries.append(Entry(path, seen.content_hash, blob.decode()))
@@ -126,8 +161,7 @@ class TreeWalk:
         known = self._known.get(path)
         if known is not None and known.stamp == stamp and known.skipped != "oversized":
             return known
-        if self._check is not None:
-            self._check()
+        self._check()
         size = blob_size(self._repository.object_store, blob)
         reason = skipped_by_name(path, size, self._limit)
         if reason is not None:

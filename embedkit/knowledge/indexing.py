@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from embedkit.errors import EmbedkitError
+from embedkit.errors import EmbedkitError, SourceError
 from embedkit.knowledge.bisecting import Batch
 from embedkit.knowledge.buying import Buy, Buying
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
@@ -63,6 +63,7 @@ class Indexing:
         slice_ends_at: Instant after which no further batch is offered, once one has been.
         sought: What all repositories of the tenant are buying in this sweep.
         on_progress: Told after each transaction.
+        may_empty: Whether a repository that held documents may come to hold none.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Indexing:
         slice_ends_at: float,
         on_progress: Callable[[Work], object],
         sought: Sought | None = None,
+        may_empty: bool = False,
     ) -> None:
         self.work = Work()
         self._store = store
@@ -86,6 +88,7 @@ class Indexing:
         self._limits = limits
         self._slice_ends_at = slice_ends_at
         self._on_progress = on_progress
+        self._may_empty = may_empty
         self._buying = Buying(
             store,
             record,
@@ -104,6 +107,7 @@ class Indexing:
         """Bring the store to ``snapshot``, as far as may be; ``work`` says how far, and what failed.
 
         Raises:
+            SourceError: Everything that is stored seems to be gone, and that was not allowed.
             StoreError: The store cannot be read, or documents that are gone cannot be removed.
             Leased: The lease was lost.
 
@@ -113,6 +117,15 @@ class Indexing:
         stored = await self._store.stored(self._record)
         self.work.documents = len(snapshot.entries)
         self.work.skipped.update(snapshot.skipped)
+        # Only what is known to be gone: a file that cannot be read, or a folder, may be there still.
+        found = {entry.path for entry in snapshot.entries}
+        gone = sorted(path for path in stored.keys() - found if not snapshot.unread.covers(path))
+        if gone and not found and len(gone) == len(stored) and not self._may_empty:
+            raise SourceError(
+                f"held {len(stored)} documents and now has none: is it mounted? If all of it is to be removed, say "
+                "--allow-empty; until then what is stored stays",
+                code="KB_SOURCE_EMPTY",
+            )
         wanted = [entry for entry in snapshot.entries if stored.get(entry.path) != _identity(entry)]
         self.work.done = len(snapshot.entries) - len(wanted)
         self._on_progress(self.work)
@@ -120,10 +133,9 @@ class Indexing:
             await self._store_documents(snapshot, wanted)
         finally:
             self._buying.release()
-        gone = stored.keys() - {entry.path for entry in snapshot.entries}
         if gone and not self._is_over():
             # After all switches, so that a renamed document finds its vectors still there.
-            self.work.deleted += await self._store.remove(self._record, self._lease, sorted(gone))
+            self.work.deleted += await self._store.remove(self._record, self._lease, gone)
 
     async def _store_documents(self, snapshot: Snapshot, wanted: Sequence[Entry]) -> None:
         entries = wanted
@@ -182,6 +194,7 @@ class Indexing:
                 async for portion in ahead:
                     self.work.skipped["unreadable"] += len(portion.unreadable)
                     self.work.documents -= len(portion.unreadable)
+                    self.work.damaged += portion.failures
                     backlog.update(await self._buying.admit(portion))
                     while len(backlog) >= self._width.batch:
                         await self._offer(send, backlog)

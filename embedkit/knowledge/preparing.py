@@ -20,6 +20,7 @@ from embedkit.knowledge.words import embedding_input, index_words
 
 # Some 300 kB of usual sources: large enough for the lane to be fed in bulk, small enough to be interrupted soon.
 _PORTION = 16
+_REASON = 200  # characters of a foreign exception that are shown
 
 
 @attrs.frozen
@@ -29,11 +30,13 @@ class Portion:
     Attributes:
         documents: In the snapshot's order.
         unreadable: Paths that were there when the snapshot was taken and can no longer be read as they were.
+        failures: What went wrong with others, which are not among ``documents``.
         inputs: The text for each hash among their chunks, each once.
     """
 
     documents: Sequence[PreparedDocument]
     unreadable: Sequence[str] = ()
+    failures: Sequence[SourceError] = ()
     inputs: Mapping[bytes, str] = attrs.field(
         init=False, repr=False, default=attrs.Factory(lambda self: _inputs_of(self.documents), takes_self=True)
     )
@@ -58,15 +61,18 @@ def prepare(
     """
     documents: list[PreparedDocument] = []
     unreadable: list[str] = []
+    failures: list[SourceError] = []
     for entry in entries:
         check()
         try:
-            document = snapshot.read(entry)
+            documents.append(_prepared(snapshot.read(entry), limits))
         except SourceError:
             unreadable.append(entry.path)  # counted and left to the next sweep; the version that is stored serves on
-            continue
-        documents.append(_prepared(document, limits))
-    return Portion(documents, unreadable)
+        except Exception as error:  # whatever one file makes us raise is that file's failure
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:_REASON]
+            message = f"{entry.path}: cannot be cut into chunks ({reason}); the other files are stored"
+            failures.append(SourceError(message, code="KB_CHUNKING_FAILED"))
+    return Portion(documents, unreadable, failures)
 
 
 def divided(portion: Portion, over: Set[bytes]) -> Portion:
@@ -76,7 +82,7 @@ def divided(portion: Portion, over: Set[bytes]) -> Portion:
     """
     if over.isdisjoint(portion.inputs):
         return portion
-    return Portion([_divided(document, over) for document in portion.documents], portion.unreadable)
+    return Portion([_divided(document, over) for document in portion.documents], portion.unreadable, portion.failures)
 
 
 def is_divisible(document: PreparedDocument, hash_: bytes) -> bool:

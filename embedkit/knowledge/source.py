@@ -51,6 +51,40 @@ class Entry:
     locator: str = attrs.field(repr=False)
 
 
+@attrs.frozen
+class Unread:
+    """What could not be read, and is therefore not known to be gone: only "no such file" says that a file is.
+
+    Attributes:
+        paths: Files, as ``Document.path``.
+        folders: Folders whose files are not known, each with the slash at its end.
+    """
+
+    paths: frozenset[str] = frozenset()
+    folders: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all could be read."""
+        return not (self.paths or self.folders)
+
+    def covers(self, path: str) -> bool:
+        """Whether a document at ``path`` may be there still."""
+        return path in self.paths or path.startswith(self.folders)
+
+
+@attrs.define
+class UnreadSoFar:
+    """Gathers what a walk could not read."""
+
+    paths: set[str] = attrs.field(factory=set)
+    folders: list[str] = attrs.field(factory=list)
+
+    def seen(self) -> Unread:
+        """What was gathered."""
+        return Unread(frozenset(self.paths), tuple(self.folders))
+
+
 class Snapshot(Protocol):
     """A repository at one revision."""
 
@@ -69,6 +103,10 @@ class Snapshot(Protocol):
     @property
     def sightings(self) -> Mapping[str, Sighting]:
         """What was found, by path; hand it to the next ``Source.snapshot``."""
+
+    @property
+    def unread(self) -> Unread:
+        """What could not be read: it is counted as ``unreadable``, and what is stored of it stays."""
 
     def read(self, entry: Entry) -> Document:
         """The text of one entry.

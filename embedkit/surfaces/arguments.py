@@ -48,6 +48,9 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     sync = command("sync", "bring the knowledge base up to date with folders, or with the settings' tenants")
     _add_paths(sync)
     sync.add_argument("--all", action="store_true", help="tenants of the settings that are not due as well")
+    sync.add_argument(
+        "--allow-empty", action="store_true", help="remove what is stored of a repository that now has no documents"
+    )
 
     search = command("search", "find the nearest chunks")
     search.add_argument("query", metavar="QUERY")

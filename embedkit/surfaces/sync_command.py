@@ -38,7 +38,9 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
     async with interruptible() as interrupt, open_engine(settings, reserve=0) as engine:
         with watching(sys.stderr) as on_progress:
             every = bool(given.paths) or given.all
-            async with open_sweep(engine, tenants, all=every, on_progress=on_progress) as sweep:
+            async with open_sweep(
+                engine, tenants, all=every, on_progress=on_progress, allow_empty=given.allow_empty
+            ) as sweep:
                 try:
                     await sweep.run()
                 finally:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from embedkit.sweep.sweep import Sweep
 
 _RELEASE_SECONDS = 1.0
+_REASON = 200  # characters of a foreign exception that are shown
 
 
 class RepositoryRun:
@@ -100,7 +101,12 @@ class RepositoryRun:
             except EmbedkitError as raised:
                 error = raised
             nursery.cancel_scope.cancel()
-        errors = [*self._lease_failures, *self._work.failures, *([error] if error is not None else [])]
+        errors = [
+            *self._lease_failures,
+            *self._work.failures,
+            *self._work.damaged,
+            *([error] if error is not None else []),
+        ]
         outcome = outcome_of(errors, sliced=self._work.sliced, outstanding=self._work.outstanding)
         return await self._settle(lease, record, outcome, deciding(errors), revision, seen)
 
@@ -125,6 +131,11 @@ class RepositoryRun:
             # On the command line a path that is missing is the caller's to mend; in a sweep it is the repository's
             # own failure, and the others go on.
             raise SourceError(str(error)) from error
+        except EmbedkitError:
+            raise
+        except Exception as error:  # whatever this repository makes its source raise is its own failure
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise SourceError(f"cannot be listed ({reason[:_REASON]})", code="KB_SOURCE_DEFECT") from error
 
     def _source(self) -> Source:
         settings = self._sweep.engine.settings
@@ -147,6 +158,7 @@ class RepositoryRun:
             slice_ends_at=self._began_at + self._sweep.engine.settings.sweep.slice,
             on_progress=self._progressed,
             sought=self._sweep.sought(self._tenant),
+            may_empty=self._sweep.may_empty,
         )
         self._work = indexing.work
         await indexing.run(snapshot)

@@ -37,6 +37,7 @@ class Sweep:
         store: Where vectors go.
         circuit: Its own.
         all: Whether due times and backoff are passed over.
+        may_empty: Whether a repository that held documents may come to hold none.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class Sweep:
         all: bool,  # noqa: A002  # the public word, as in `embedkit sync --all`
         on_provider_timeout: TimeoutHook | None,
         on_progress: OnProgress | None,
+        allow_empty: bool = False,
     ) -> None:
         self.id = secrets.token_hex(8)
         self.engine = engine
         self.store = store
         self.circuit = Circuit()
         self.all = all
+        self.may_empty = allow_empty
         self._tenants = tenants
         self._on_provider_timeout = on_provider_timeout
         self._on_progress = on_progress
@@ -179,6 +182,7 @@ async def open_sweep(
     all: bool = False,  # noqa: A002  # the public word, as in `embedkit sync --all`
     on_provider_timeout: TimeoutHook | None = None,
     on_progress: OnProgress | None = None,
+    allow_empty: bool = False,
 ) -> AsyncGenerator[Sweep]:
     """A run over repositories, for as long as the block lasts.
 
@@ -188,6 +192,7 @@ async def open_sweep(
         all: Sweep what is not due as well.
         on_provider_timeout: Called besides the run's own trip, synchronously, at each provider timeout of its tickets.
         on_progress: Told of each step, synchronously.
+        allow_empty: Remove the documents of a repository that now seems to have none; without it, that is a failure.
 
     Raises:
         StoreError: The knowledge base cannot be opened.
@@ -203,6 +208,7 @@ async def open_sweep(
         all=all,
         on_provider_timeout=on_provider_timeout,
         on_progress=on_progress,
+        allow_empty=allow_empty,
     )
     try:
         yield sweep

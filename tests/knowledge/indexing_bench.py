@@ -113,6 +113,7 @@ class Bench:
         tickets: int = 2,
         slice_ends_at: float = math.inf,
         sought: Sought | None = None,
+        may_empty: bool = False,
     ) -> Indexing:
         return Indexing(
             self.store,
@@ -124,6 +125,7 @@ class Bench:
             slice_ends_at=slice_ends_at,
             on_progress=lambda work: None,
             sought=sought,
+            may_empty=may_empty,
         )
 
     async def index(self, shop: Shop, **options: Any) -> Work:
