@@ -24,8 +24,8 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.functions import SEED, SET_SIZE, Function, read_functions
-from embedkit.knowledge.ranking import CANDIDATES, COLUMN_WEIGHTS, fuse
-from embedkit.knowledge.words import TOKENIZE, embedding_input, index_words, match_expression
+from embedkit.knowledge.searching.ranking import CANDIDATES, COLUMN_WEIGHTS, fuse
+from embedkit.knowledge.searching.words import TOKENIZE, embedding_input, index_words, match_expression
 from embedkit.providers.static_model import StaticModel
 
 BATCH = 64

@@ -21,7 +21,7 @@ from embedkit.clocks import ZERO, Clocks
 from embedkit.engine.routes import Routes
 from embedkit.errors import QueueWaitExceeded, SpaceMismatch, UsageError
 from embedkit.knowledge.model import Space
-from embedkit.knowledge.ranking import CANDIDATES, fuse
+from embedkit.knowledge.searching.ranking import CANDIDATES, fuse
 from embedkit.probing.broker import ProbeBroker
 from embedkit.probing.rules import Verdict
 from embedkit.settings import Settings
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from embedkit.activity.disk import LedgerOnDisk
     from embedkit.admission.lane import Lane
-    from embedkit.knowledge.search import Hit, Mode, Ranked
-    from embedkit.knowledge.store import SqliteStore
+    from embedkit.knowledge.searching.search import Hit, Mode, Ranked
+    from embedkit.knowledge.storing.store import SqliteStore
     from embedkit.providers.provider import Connection, Provider
 
 
@@ -267,7 +267,7 @@ class Engine:
         # Imported here, so that `import embedkit` stays light for those who only embed.
         from embedkit.activity.disk import LedgerOnDisk
         from embedkit.database import open_database
-        from embedkit.knowledge.store import SqliteStore
+        from embedkit.knowledge.storing.store import SqliteStore
 
         async with self._opening_knowledge:
             if self._knowledge is not None:

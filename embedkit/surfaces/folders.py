@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from embedkit.errors import UsageError
-from embedkit.knowledge.source import printable_path
+from embedkit.knowledge.sources.source import printable_path
 from embedkit.settings import RepositorySettings, TenantSettings
 
 TENANT = "default"

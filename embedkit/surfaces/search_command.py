@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from embedkit.engine import Engine, open_engine
 from embedkit.errors import UsageError
-from embedkit.knowledge.search import Hit
+from embedkit.knowledge.searching.search import Hit
 from embedkit.settings import Settings
 from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json, print_text
 from embedkit.surfaces.interrupts import interruptible

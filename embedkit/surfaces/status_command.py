@@ -13,8 +13,8 @@ import attrs
 from embedkit.activity.disk import read_longest_waits, read_report
 from embedkit.activity.report import ReportRow
 from embedkit.database import open_database
-from embedkit.knowledge.repositories import RepositoryRecord
-from embedkit.knowledge.store import SqliteStore
+from embedkit.knowledge.storing.repositories import RepositoryRecord
+from embedkit.knowledge.storing.store import SqliteStore
 from embedkit.probing.rules import Verdict, engine_key
 from embedkit.probing.sharing import read_verdict
 from embedkit.providers.catalogue import lane_class

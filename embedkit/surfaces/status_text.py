@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from embedkit.knowledge.repositories import RepositoryRecord
+from embedkit.knowledge.storing.repositories import RepositoryRecord
 from embedkit.surfaces.probe_command import verdict_text
 
 if TYPE_CHECKING:

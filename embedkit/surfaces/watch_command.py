@@ -15,8 +15,8 @@ import trio
 
 from embedkit.engine import Engine, open_engine
 from embedkit.errors import UsageError
-from embedkit.knowledge.filters import NEVER_INDEXED
-from embedkit.knowledge.source import printable_path
+from embedkit.knowledge.sources.filters import NEVER_INDEXED
+from embedkit.knowledge.sources.source import printable_path
 from embedkit.settings import RepositorySettings, Settings, TenantSettings
 from embedkit.surfaces.exits import DONE, INTERRUPTED
 from embedkit.surfaces.interrupts import interruptible

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from embedkit.knowledge.work import Work
+    from embedkit.knowledge.indexing.work import Work
     from embedkit.sweep.outcome import RepositoryReport
 
 

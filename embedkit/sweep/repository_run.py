@@ -14,12 +14,12 @@ import trio
 
 from embedkit.errors import EmbedkitError, SourceError, StoreError, StoreLocked, UsageError
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
-from embedkit.knowledge.indexing import Indexing, Width
-from embedkit.knowledge.insisting import insist
-from embedkit.knowledge.leases import LEASE_SECONDS, Leased
-from embedkit.knowledge.repositories import Last, RepositoryRecord
-from embedkit.knowledge.source import Sighting, Snapshot, Source, open_source
-from embedkit.knowledge.work import Work
+from embedkit.knowledge.indexing.indexing import Indexing, Width
+from embedkit.knowledge.indexing.work import Work
+from embedkit.knowledge.sources.source import Sighting, Snapshot, Source, open_source
+from embedkit.knowledge.storing.insisting import insist
+from embedkit.knowledge.storing.leases import LEASE_SECONDS, Leased
+from embedkit.knowledge.storing.repositories import Last, RepositoryRecord
 from embedkit.providers.catalogue import max_inputs
 from embedkit.sweep.outcome import Outcome, RepositoryReport, deciding, outcome_of
 from embedkit.sweep.progress import Progress
@@ -27,7 +27,7 @@ from embedkit.sweep.schedule import backoff, batch_ceiling, is_due, jitter
 
 if TYPE_CHECKING:
     from embedkit.engine import Embeddings
-    from embedkit.knowledge.leases import Lease
+    from embedkit.knowledge.storing.leases import Lease
     from embedkit.settings import RepositorySettings
     from embedkit.sweep.sweep import Sweep
 

@@ -18,14 +18,14 @@ from embedkit.admission.circuit import Circuit
 from embedkit.admission.ticket import TimeoutHook
 from embedkit.engine import Engine
 from embedkit.errors import EmbedkitError, SpaceMismatch
-from embedkit.knowledge.insisting import insist
-from embedkit.knowledge.sought import Sought
+from embedkit.knowledge.indexing.sought import Sought
+from embedkit.knowledge.storing.insisting import insist
 from embedkit.settings import RepositorySettings, TenantSettings
 from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip, status_of
 from embedkit.sweep.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
-    from embedkit.knowledge.store import SqliteStore
+    from embedkit.knowledge.storing.store import SqliteStore
 
 
 class Sweep:

@@ -16,16 +16,16 @@ from store_content import content_of
 
 from embedkit.clocks import Clocks
 from embedkit.knowledge.chunking import ChunkLimits
-from embedkit.knowledge.documents import PreparedDocument
-from embedkit.knowledge.folder import FolderSource
-from embedkit.knowledge.indexing import Indexing, Width
-from embedkit.knowledge.leases import Lease
-from embedkit.knowledge.repositories import RepositoryRecord
-from embedkit.knowledge.sought import Sought
-from embedkit.knowledge.source import Snapshot
-from embedkit.knowledge.standing import Standing
-from embedkit.knowledge.store import SqliteStore
-from embedkit.knowledge.work import Work
+from embedkit.knowledge.indexing.indexing import Indexing, Width
+from embedkit.knowledge.indexing.sought import Sought
+from embedkit.knowledge.indexing.work import Work
+from embedkit.knowledge.sources.folder import FolderSource
+from embedkit.knowledge.sources.source import Snapshot
+from embedkit.knowledge.storing.documents import PreparedDocument
+from embedkit.knowledge.storing.leases import Lease
+from embedkit.knowledge.storing.repositories import RepositoryRecord
+from embedkit.knowledge.storing.standing import Standing
+from embedkit.knowledge.storing.store import SqliteStore
 
 
 @attrs.frozen

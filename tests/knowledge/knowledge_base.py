@@ -10,12 +10,12 @@ from pathlib import Path
 from fakes import vectors_of
 
 from embedkit.database import open_database
-from embedkit.knowledge.buying import _unit_rows
 from embedkit.knowledge.chunking import CHUNKING_GENERATION
-from embedkit.knowledge.documents import PreparedChunk, PreparedDocument
+from embedkit.knowledge.indexing.buying import _unit_rows
 from embedkit.knowledge.model import Chunk, input_hash
-from embedkit.knowledge.store import SqliteStore
-from embedkit.knowledge.words import index_words
+from embedkit.knowledge.searching.words import index_words
+from embedkit.knowledge.storing.documents import PreparedChunk, PreparedDocument
+from embedkit.knowledge.storing.store import SqliteStore
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from command_line import HashModel
 from fakes import numbered, write_tree
 
 from embedkit.clocks import Clocks
-from embedkit.knowledge.work import Work
+from embedkit.knowledge.indexing.work import Work
 from embedkit.providers import local
 from embedkit.surfaces.cli import main
 from embedkit.surfaces.terminal import _Running, line_of, watching

@@ -12,10 +12,11 @@ from fakes import numbered, opened, tenant, write_tree
 from store_content import paths_in
 
 from embedkit.engine import Engine
-from embedkit.knowledge import folder, preparing
 from embedkit.knowledge.chunking import chunk
-from embedkit.knowledge.folder import FolderSource
-from embedkit.knowledge.source import Sighting, Snapshot
+from embedkit.knowledge.indexing import preparing
+from embedkit.knowledge.sources import folder
+from embedkit.knowledge.sources.folder import FolderSource
+from embedkit.knowledge.sources.source import Sighting, Snapshot
 from embedkit.settings import RepositorySettings, TenantSettings
 from embedkit.sweep.outcome import RepositoryReport
 from embedkit.sweep.sweep import open_sweep

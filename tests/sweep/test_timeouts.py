@@ -27,9 +27,9 @@ from embedkit.errors import (
     ProviderAuthError,
     ProviderTimeout,
 )
-from embedkit.knowledge.bisecting import CONTROL
-from embedkit.knowledge.repositories import RepositoryRecord
-from embedkit.knowledge.store import SqliteStore
+from embedkit.knowledge.indexing.bisecting import CONTROL
+from embedkit.knowledge.storing.repositories import RepositoryRecord
+from embedkit.knowledge.storing.store import SqliteStore
 from embedkit.providers.ollama import OllamaProvider
 from embedkit.providers.openai_compatible import OpenAICompatibleProvider
 from embedkit.settings import ProviderSettings

@@ -1,0 +1,347 @@
+"""What is bought for one repository: each batch is one ticket, then one transaction.
+
+The transaction keeps the batch's vectors and switches every document that they complete. Between ticket and
+transaction nothing can be cancelled, so that what was bought is kept. A refusal of a batch's content is no failure yet:
+see ``bisecting``. A timeout is one, and teaches something besides, which the next run goes by:
+
+- it held several inputs, and was too large: how many is noted, for the repository's ceiling;
+- it held one input alone, which is therefore under suspicion. In the next run that input comes last, alone, and only
+  after a control: so an engine that answers nobody puts a fence around nothing, and the rest is stored first. If it
+  times out again behind a control that did not, it is fenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from embedkit.clocks import ZERO, Clocks
+from embedkit.errors import ContentRefused, EmbedkitError, is_provider_timeout
+from embedkit.knowledge.indexing.bisecting import CONTROL, Batch, Bisection
+from embedkit.knowledge.indexing.gathering import Gathering
+from embedkit.knowledge.indexing.preparing import Portion, divided, is_divisible
+from embedkit.knowledge.indexing.wanted import Wanted
+from embedkit.knowledge.storing.documents import PreparedDocument
+from embedkit.knowledge.storing.insisting import insist
+from embedkit.knowledge.storing.many import batches
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from embedkit.knowledge.indexing.sought import Sought
+    from embedkit.knowledge.indexing.work import Work
+    from embedkit.knowledge.storing.leases import Lease
+    from embedkit.knowledge.storing.repositories import RepositoryRecord
+    from embedkit.knowledge.storing.store import Store
+
+# Documents that are admitted together: what switches in one transaction.
+_PORTION = 16
+
+
+class Purchase(Protocol):
+    """What came of one ticket."""
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """``(n, dimension) float32``, finite."""
+        ...
+
+    @property
+    def clocks(self) -> Clocks:
+        """The ticket's times."""
+        ...
+
+    @property
+    def attempts(self) -> int:
+        """Provider calls it took."""
+        ...
+
+
+class Buy(Protocol):
+    """Buys vectors through a lane: one ticket."""
+
+    async def __call__(self, texts: Sequence[str]) -> Purchase:
+        """Embed ``texts``; EmbedkitError, with the ticket's clocks and attempts, if it cannot be."""
+        ...
+
+
+class Buying:
+    """The purchases of one repository in one run.
+
+    Args:
+        store: Where they are kept.
+        record: The repository.
+        lease: The run's right to change it.
+        buy: Buys vectors.
+        batch: Most inputs of a ticket.
+        work: Where account is kept.
+        sought: What the tenant's repositories are buying.
+        is_slice_spent: Whether it is time to yield to other repositories.
+        on_progress: Told after each transaction.
+
+    Attributes:
+        has_answered: Whether the engine has answered in this run.
+        suspects: Inputs that are to be tried when all else is done, with their texts.
+        elsewhere: Inputs that another repository of the tenant is buying.
+        vanished: Paths of documents that could not switch, since a vector had gone that was there before.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        record: RepositoryRecord,
+        lease: Lease,
+        buy: Buy,
+        *,
+        batch: int,
+        work: Work,
+        sought: Sought,
+        is_slice_spent: Callable[[], bool],
+        on_progress: Callable[[Work], object],
+    ) -> None:
+        self.has_answered = trio.Event()
+        self.suspects: dict[bytes, str] = {}
+        self.elsewhere: set[bytes] = set()
+        self.vanished: set[str] = set()
+        self._store = store
+        self._record = record
+        self._lease = lease
+        self._buy = buy
+        self._batch = batch
+        self._work = work
+        self._sought = sought
+        self._claimed: set[bytes] = set()
+        self._is_slice_spent = is_slice_spent
+        self._on_progress = on_progress
+        self._gathering = Gathering(self._commit)
+        self._wanted = Wanted()
+        self._fenced: set[bytes] = set()
+        self._over_window: set[bytes] = set()
+        self._on_trial: bytes | None = None
+
+    def begin_round(self) -> None:
+        """Documents that vanished are to be admitted again, and nothing is queued or out."""
+        self.vanished.clear()
+        self._wanted.arrived_lately.clear()
+
+    async def admit(self, portion: Portion) -> dict[bytes, str]:
+        """Switch what needs no purchase, and return the inputs that nobody has, is buying, or suspects: to be bought.
+
+        Raises:
+            StoreError: The store cannot be read or written.
+
+        Cancellation:
+            Nothing was changed, or what was ready has switched.
+        """
+        known: set[bytes] = set()
+        suspected: set[bytes] = set()
+        looked_up: set[bytes] = set()
+        claimed: set[bytes] = set()
+        while new := portion.inputs.keys() - looked_up:
+            # Before the look-up, which then knows of everything that others have stored and released.
+            claimed_now = self._sought.claim(new - self._claimed)
+            self._claimed |= claimed_now
+            claimed |= claimed_now
+            standing = await self._store.standing(self._record.tenant_id, new)
+            looked_up |= new
+            known |= standing.known
+            suspected |= standing.suspected
+            self._fenced |= standing.fenced
+            self._over_window |= standing.over_window
+            portion = divided(portion, self._over_window)
+        # From here to the end of the loop there is no checkpoint: what landed during the look-ups is known now, and
+        # what has not landed is waited for. An await in between would buy some inputs twice.
+        known |= self._wanted.arrived_lately.intersection(portion.inputs)
+        ready: list[PreparedDocument] = []
+        wanted: dict[bytes, str] = {}
+        for document in portion.documents:
+            missing = {part.hash for part in document.chunks} - known - self._fenced
+            for hash_ in self._wanted.enter(document, missing, self._fenced):
+                if hash_ in suspected:
+                    self.suspects[hash_] = portion.inputs[hash_]
+                elif hash_ in self._claimed:
+                    wanted[hash_] = portion.inputs[hash_]
+                else:
+                    self.elsewhere.add(hash_)
+            if not missing:
+                ready.append(document)
+        self._work.reused = self._wanted.reused
+        self.release(hash_ for hash_ in claimed if hash_ not in self._wanted)
+        if ready:
+            await self._gathering.commit({}, ready)
+        return wanted
+
+    async def take_over(self) -> dict[bytes, str]:
+        """Wait for what others were buying; return what of it is ours to buy after all.
+
+        Nothing of ours may be queued or out: see ``sought``.
+
+        Raises:
+            StoreError: The store cannot be read or written.
+
+        Cancellation:
+            As ``admit``; or it was still waiting.
+        """
+        self.release()
+        await self._sought.released(self.elsewhere)
+        documents = [document for hash_ in self.elsewhere for document in self._wanted.withdraw(hash_)]
+        self.elsewhere.clear()
+        ours: dict[bytes, str] = {}
+        for some in batches(documents, _PORTION):
+            ours |= await self.admit(Portion(some))
+        return ours
+
+    def release(self, hashes: Iterable[bytes] | None = None) -> None:
+        """These inputs are stored, or will not be bought; without any, whatever is still claimed."""
+        ended = self._claimed.intersection(self._claimed if hashes is None else hashes)
+        self._claimed -= ended
+        self._sought.release(ended)
+
+    async def buy_batch(self, batch: Batch) -> None:
+        """Buy what may be bought of ``batch``, and keep it.
+
+        Raises:
+            EmbedkitError: The ticket's failure, or the store's.
+
+        Cancellation:
+            What was bought is kept; the rest is as it was.
+        """
+        try:
+            purchase = await self.buy(batch)
+        except ContentRefused as refused:
+            at_fault = await Bisection(self).run(batch, refused)
+            if at_fault:
+                await self._fence({hash_: error.durable_code for hash_, error in at_fault.items()})
+            return
+        await self.keep(batch, purchase)
+
+    async def try_suspect(self) -> None:
+        """Offer one of ``suspects``, alone, after a control.
+
+        Raises:
+            EmbedkitError: The control's failure, which says nothing of the suspect; its own; or the store's.
+
+        Cancellation:
+            Nothing was learned of it, or that is stored.
+        """
+        hash_ = next(iter(self.suspects))
+        text = self.suspects.pop(hash_)
+        await self.control()
+        self._on_trial = hash_
+        await self.buy_batch([(hash_, text)])
+
+    async def buy(self, batch: Batch) -> Purchase:
+        """See ``Books``.
+
+        Cancellation:
+            Nothing was bought, or nobody will know.
+        """
+        try:
+            purchase = await self._buy([text for _, text in batch])
+        except EmbedkitError as error:
+            if is_provider_timeout(error):
+                await self._learn(batch, error)
+            raise
+        self.has_answered.set()
+        return purchase
+
+    async def control(self) -> None:
+        """See ``Books``.
+
+        Cancellation:
+            It leaves nothing behind in any case.
+        """
+        self.spend(await self._buy([CONTROL]))
+        self.has_answered.set()
+
+    async def keep(self, batch: Batch, purchase: Purchase) -> None:
+        """See ``Books``; with the documents that are complete now.
+
+        Cancellation:
+            Shielded: bought is kept, whoever cancels.
+        """
+        with trio.CancelScope(shield=True):
+            self._work.embedded += len(batch)
+            self.spend(purchase)
+            hashes = [hash_ for hash_, _ in batch]
+            ready = self._wanted.arrived(hashes)
+            await self._gathering.commit(dict(zip(hashes, _unit_rows(purchase.vectors), strict=True)), ready)
+            self.release(hashes)
+
+    async def split(self, hash_: bytes) -> Sequence[Batch] | None:
+        """See ``Books``. It is remembered, so that nobody of this tenant offers the whole again.
+
+        Cancellation:
+            Remembered, or not; no document has changed.
+        """
+        waiting = self._wanted.waiting_for(hash_)
+        # If nobody waits, those who did are being admitted anew on account of another input, and divided then.
+        if waiting and not any(is_divisible(document, hash_) for document in waiting):
+            return None
+        await insist(partial(self._store.mark, self._record, self._lease, hash_, "over-window"))
+        self._over_window.add(hash_)
+        self.release([hash_])
+        parts = list((await self.admit(Portion(self._wanted.withdraw(hash_)))).items())
+        return [parts[start : start + self._batch] for start in range(0, len(parts), self._batch)]
+
+    def spend(self, spent: Purchase | EmbedkitError) -> None:
+        """Account for a call."""
+        self._work.clocks += spent.clocks or ZERO
+        self._work.provider_calls += spent.attempts
+
+    def is_over(self) -> bool:
+        """See ``Books``. A search may take as long as many batches do: it yields between its tickets as well."""
+        self._work.sliced = self._work.sliced or self._is_slice_spent()
+        return bool(self._work.failures) or self._work.sliced
+
+    async def _learn(self, batch: Batch, timeout: EmbedkitError) -> None:
+        """A ticket timed out. That it did is raised by the caller; here is written down what it says of its inputs."""
+        hash_ = batch[0][0]
+        # Shielded: the timeout cost minutes, and is not to be bought a second time for nothing.
+        with trio.CancelScope(shield=True):
+            try:
+                if len(batch) == 1 and hash_ == self._on_trial:
+                    await self._fence({hash_: timeout.durable_code})
+                    return
+                if len(batch) == 1:
+                    await insist(partial(self._store.mark, self._record, self._lease, hash_, "timed-out"))
+                else:
+                    self._work.timed_out = min(len(batch), self._work.timed_out or len(batch))
+            except EmbedkitError as trouble:
+                self._work.failures.append(trouble)
+
+    async def _fence(self, refused: Mapping[bytes, str]) -> None:
+        with trio.CancelScope(shield=True):
+            self._fenced.update(refused)
+            ready = self._wanted.left_out(refused)
+            self._work.reused = self._wanted.reused
+            await self._write(partial(self._store.fence, self._record, self._lease, refused, ready), ready)
+            self.release(refused)
+
+    async def _commit(self, vectors: Mapping[bytes, bytes], ready: Sequence[PreparedDocument]) -> None:
+        await self._write(partial(self._store.commit, self._record, self._lease, vectors, ready), ready)
+
+    async def _write(
+        self,
+        transaction: Callable[[], Awaitable[tuple[int, list[PreparedDocument]]]],
+        ready: Sequence[PreparedDocument],
+    ) -> None:
+        """One transaction, with the vectors in hand."""
+        deleted, vanished = await insist(transaction)
+        self._work.deleted += deleted
+        self._work.done += len(ready) - len(vanished)
+        self.vanished.update(document.path for document in vanished)
+        self._on_progress(self._work)
+
+
+def _unit_rows(vectors: NDArray[np.float32]) -> list[bytes]:
+    """Rows of unit length, as bytes; a zero row stays one."""
+    import numpy as np
+
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0).astype("<f4", copy=False)
+    return [row.tobytes() for row in unit]

@@ -1,0 +1,375 @@
+"""The knowledge base: what is known of every tenant's repositories, kept in one SQLite file.
+
+``Store`` is the protocol; ``SqliteStore`` is the default. Everything that a sweep writes goes through its lease, in
+transactions that are each whole: a batch of vectors with the documents it completes; a removal; a checkpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from embedkit.activity.process import this_process
+from embedkit.knowledge.searching import matrix, search
+from embedkit.knowledge.storing import documents, fences, leases, marks, repositories, schema, spaces
+from embedkit.knowledge.storing.standing import Standing, standing
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from embedkit.database import Database
+    from embedkit.knowledge.model import Space
+    from embedkit.knowledge.searching.search import Hit, Ranked
+    from embedkit.knowledge.sources.source import Sighting
+    from embedkit.knowledge.storing.documents import PreparedDocument
+    from embedkit.knowledge.storing.leases import Lease
+    from embedkit.knowledge.storing.marks import Mark
+    from embedkit.knowledge.storing.repositories import RepositoryRecord
+
+T = TypeVar("T")
+
+
+class Store(Protocol):
+    """What indexing, sweeps and search need of a knowledge base.
+
+    Cancellation: of every method, Cancelled comes out before anything was done, or what was done is committed.
+    """
+
+    async def space(self) -> Space | None:
+        """The embedding space of the vectors in it, or ``None``: it has none yet."""
+        ...
+
+    async def claim_space(self, space: Space) -> None:
+        """Fix the space at the first good reply; SpaceMismatch if it is another already."""
+        ...
+
+    async def repository(self, tenant: str, name: str) -> RepositoryRecord:
+        """The repository's record, made if there is none."""
+        ...
+
+    async def repositories(self) -> list[RepositoryRecord]:
+        """Every record, by tenant and name."""
+        ...
+
+    async def tenants(self) -> list[str]:
+        """The names of all tenants, sorted."""
+        ...
+
+    async def lease(self, record: RepositoryRecord) -> Lease:
+        """The right to change the repository; Leased if another sweep has it."""
+        ...
+
+    async def renew(self, lease: Lease) -> None:
+        """Keep the lease; Leased if it was lost."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back."""
+        ...
+
+    async def stored(self, record: RepositoryRecord) -> dict[str, tuple[str, int]]:
+        """Content hash and chunking generation of every stored document, by path."""
+        ...
+
+    async def sightings(self, record: RepositoryRecord) -> dict[str, Sighting]:
+        """What the source saw of each file at the checkpoint, by path."""
+        ...
+
+    async def standing(self, tenant_id: int, hashes: Collection[bytes]) -> Standing:
+        """How inputs stand with the tenant, in this embedding generation."""
+        ...
+
+    async def commit(
+        self, record: RepositoryRecord, lease: Lease, vectors: Mapping[bytes, bytes], ready: Sequence[PreparedDocument]
+    ) -> tuple[int, list[PreparedDocument]]:
+        """Keep vectors and switch documents, in one transaction; see ``documents.switch`` for what it returns."""
+        ...
+
+    async def fence(
+        self, record: RepositoryRecord, lease: Lease, refused: Mapping[bytes, str], ready: Sequence[PreparedDocument]
+    ) -> tuple[int, list[PreparedDocument]]:
+        """Fence inputs, each with its durable code, and switch documents, in one transaction; as ``commit``."""
+        ...
+
+    async def mark(self, record: RepositoryRecord, lease: Lease, hash_: bytes, mark: Mark) -> None:
+        """Remember what an engine has taught about an input of the repository's tenant."""
+        ...
+
+    async def remove(self, record: RepositoryRecord, lease: Lease, paths: Sequence[str]) -> int:
+        """Remove documents; return how many chunks went."""
+        ...
+
+    async def finish(self, record: RepositoryRecord, lease: Lease, seen: Mapping[str, Sighting] | None) -> None:
+        """Write the record, what the source saw (if given), and give the lease back, in one transaction."""
+        ...
+
+    async def count(self, record: RepositoryRecord) -> tuple[int, int]:
+        """Documents and chunks of the repository."""
+        ...
+
+    async def count_fenced(self, record: RepositoryRecord) -> int:
+        """Chunks of the repository's stored documents that fences leave out."""
+        ...
+
+
+class SqliteStore:
+    """The default store: one SQLite file in write-ahead mode."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._matrices: dict[int, matrix.TenantMatrix] = {}
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return str(self._database.path)
+
+    async def open(self) -> None:
+        """Bring the tables to this version.
+
+        Cancellation:
+            Each step is whole or not done.
+        """
+        await self._database.migrate(schema.COMPONENT, schema.STEPS)
+
+    async def space(self) -> Space | None:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was changed.
+        """
+        return await self._database.read(spaces.held)
+
+    async def claim_space(self, space: Space) -> None:
+        """See ``Store``.
+
+        Cancellation:
+            Not claimed, unless it returned.
+        """
+        await self._database.write(partial(spaces.claim, self.path, space))
+
+    async def repository(self, tenant: str, name: str) -> RepositoryRecord:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was changed, unless it returned.
+        """
+        return await self._database.write(lambda connection: repositories.ensure(connection, tenant, name))
+
+    async def repositories(self) -> list[RepositoryRecord]:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was changed.
+        """
+        return await self._database.read(repositories.all_records)
+
+    async def tenants(self) -> list[str]:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was changed.
+        """
+        return await self._database.read(repositories.tenant_names)
+
+    async def lease(self, record: RepositoryRecord) -> Lease:
+        """See ``Store``.
+
+        Cancellation:
+            The lease was not taken, unless it returned.
+        """
+        return await self._database.write(
+            lambda connection: leases.take(connection, record.id, this_process(), time.time())
+        )
+
+    async def renew(self, lease: Lease) -> None:
+        """See ``Store``.
+
+        Cancellation:
+            The lease is as it was, unless it returned.
+        """
+        await self._database.write(lambda connection: leases.hold(connection, lease, time.time()))
+
+    async def release(self, lease: Lease) -> None:
+        """See ``Store``.
+
+        Cancellation:
+            The lease is as it was, unless it returned.
+        """
+        await self._database.write(lambda connection: leases.release(connection, lease))
+
+    async def stored(self, record: RepositoryRecord) -> dict[str, tuple[str, int]]:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was changed.
+        """
+        return await self._database.read(lambda connection: documents.stored(connection, record.id))
+
+    async def sightings(self, record: RepositoryRecord) -> dict[str, Sighting]:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was changed.
+        """
+        return await self._database.read(lambda connection: documents.sightings(connection, record.id))
+
+    async def standing(self, tenant_id: int, hashes: Collection[bytes]) -> Standing:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was changed.
+        """
+        return await self._database.read(lambda connection: standing(connection, tenant_id, hashes))
+
+    async def fence(
+        self, record: RepositoryRecord, lease: Lease, refused: Mapping[bytes, str], ready: Sequence[PreparedDocument]
+    ) -> tuple[int, list[PreparedDocument]]:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was written, unless it returned.
+        """
+
+        def work(connection: sqlite3.Connection) -> tuple[int, list[PreparedDocument]]:
+            fences.add(connection, record.tenant_id, refused)
+            marks.clear(connection, record.tenant_id, refused)
+            return documents.switch(connection, record.tenant_id, record.id, ready) if ready else (0, [])
+
+        return await self._write_under(lease, work)
+
+    async def commit(
+        self, record: RepositoryRecord, lease: Lease, vectors: Mapping[bytes, bytes], ready: Sequence[PreparedDocument]
+    ) -> tuple[int, list[PreparedDocument]]:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was written, unless it returned.
+        """
+
+        def work(connection: sqlite3.Connection) -> tuple[int, list[PreparedDocument]]:
+            documents.stage(connection, record.tenant_id, record.id, vectors)
+            marks.clear(connection, record.tenant_id, vectors)
+            return documents.switch(connection, record.tenant_id, record.id, ready) if ready else (0, [])
+
+        return await self._write_under(lease, work)
+
+    async def mark(self, record: RepositoryRecord, lease: Lease, hash_: bytes, mark: Mark) -> None:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was written, unless it returned.
+        """
+        await self._write_under(lease, lambda connection: marks.put(connection, record.tenant_id, hash_, mark))
+
+    async def remove(self, record: RepositoryRecord, lease: Lease, paths: Sequence[str]) -> int:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was removed, unless it returned.
+        """
+        return await self._write_under(
+            lease, lambda connection: documents.remove(connection, record.tenant_id, record.id, paths)
+        )
+
+    async def finish(self, record: RepositoryRecord, lease: Lease, seen: Mapping[str, Sighting] | None) -> None:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was written, unless it returned.
+        """
+
+        def work(connection: sqlite3.Connection) -> None:
+            repositories.save(connection, record)
+            if seen is not None and documents.save_sightings(connection, record.id, seen):
+                documents.drop_staged(connection, record.tenant_id, record.id)
+            leases.release(connection, lease)
+
+        await self._write_under(lease, work)
+
+    async def count(self, record: RepositoryRecord) -> tuple[int, int]:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was changed.
+        """
+        return await self._database.read(lambda connection: documents.count(connection, record.id))
+
+    async def count_fenced(self, record: RepositoryRecord) -> int:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was changed.
+        """
+        return await self._database.read(lambda connection: fences.count(connection, record.id))
+
+    async def nearest(
+        self, tenant: str, query: NDArray[np.float32], count: int, repository: str | None = None
+    ) -> Ranked:
+        """The ``count`` chunks of ``tenant`` nearest to ``query``: ``(dimension,) float32`` of unit length.
+
+        Cancellation:
+            Nothing was changed; a matrix that was read is kept for the next search.
+        """
+
+        def work(connection: sqlite3.Connection) -> Ranked:
+            place = _place(connection, tenant, repository)
+            if place is None:
+                return []
+            tenant_id, repository_id = place
+            held = matrix.load(connection, tenant_id, len(query), self._matrices.get(tenant_id))
+            self._matrices[tenant_id] = held
+            return held.nearest(query, count, repository_id)
+
+        return await self._database.read(work)
+
+    async def by_words(self, tenant: str, query: str, count: int, repository: str | None = None) -> Ranked:
+        """The ``count`` chunks of ``tenant`` that match the words of ``query`` best.
+
+        Cancellation:
+            Nothing was changed.
+        """
+
+        def work(connection: sqlite3.Connection) -> Ranked:
+            place = _place(connection, tenant, repository)
+            return search.by_words(connection, place[0], query, count, place[1]) if place is not None else []
+
+        return await self._database.read(work)
+
+    async def hits(self, tenant: str, ranked: Ranked) -> list[Hit]:
+        """What stands at ``ranked``, in its order.
+
+        Cancellation:
+            Nothing was changed.
+        """
+
+        def work(connection: sqlite3.Connection) -> list[Hit]:
+            tenant_id = repositories.tenant_id(connection, tenant)
+            return search.hits(connection, tenant_id, ranked) if tenant_id is not None else []
+
+        return await self._database.read(work)
+
+    async def _write_under(self, lease: Lease, work: Callable[[sqlite3.Connection], T]) -> T:
+        def held(connection: sqlite3.Connection) -> T:
+            leases.hold(connection, lease, time.time())
+            return work(connection)
+
+        return await self._database.write(held)
+
+
+def _place(connection: sqlite3.Connection, tenant: str, repository: str | None) -> tuple[int, int | None] | None:
+    """Numbers of the tenant and, where one is named, the repository; ``None`` if the store has no such thing."""
+    tenant_id = repositories.tenant_id(connection, tenant)
+    if tenant_id is None:
+        return None
+    if repository is None:
+        return tenant_id, None
+    row = connection.execute(
+        "SELECT id FROM repositories WHERE tenant_id = ? AND name = ?", (tenant_id, repository)
+    ).fetchone()
+    return None if row is None else (tenant_id, row[0])

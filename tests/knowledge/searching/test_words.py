@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from embedkit.knowledge.searching.words import MAX_TERMS, TOKENIZE, embedding_input, index_words, match_expression
+
+
+class Index:
+    """A real FTS5 table, filled and asked as a store would."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        connection.execute(f"CREATE VIRTUAL TABLE words USING fts5(body, tokenize = '{TOKENIZE}')")
+
+    def add(self, text: str) -> None:
+        self.connection.execute("INSERT INTO words(body) VALUES (?)", (index_words(text),))
+
+    def find(self, query: str) -> list[str]:
+        expression = match_expression(query)
+        if expression is None:
+            return []
+        rows = self.connection.execute("SELECT body FROM words WHERE words MATCH ? ORDER BY rank", (expression,))
+        return [body for (body,) in rows]
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        yield Index(connection)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Index]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        index = Index(connection)
+        index.add("def parse_date(text): ...")
+        yield index
+
+
+# What FTS5 gives a meaning to, mixed with anything at all.
+queries = st.one_of(
+    st.text(),
+    st.lists(st.sampled_from([*"\"*^:(){}+-,'\0 \n_", "AND", "OR", "NOT", "NEAR", "body", "²", "aB", "\ud800"])).map(
+        "".join
+    ),
+)
+
+
+@settings(deadline=None)
+@given(queries)
+@example('"')
+@example("NEAR(a b, 2) AND NOT body : x*")
+@example("²")
+@example(" ".join(f"word{number}" for number in range(5_000)))
+def test_no_query_is_a_syntax_error(shared: Index, query: str) -> None:
+    shared.find(query)
+
+
+@given(st.text())
+def test_a_query_has_no_expression_exactly_when_it_has_no_letter_or_digit(query: str) -> None:
+    assert (match_expression(query) is None) == (not any(character.isalnum() for character in query))
+
+
+@settings(deadline=None)
+@given(st.lists(st.from_regex(r"[a-z]{4,9}", fullmatch=True), min_size=1, max_size=6))
+def test_a_text_is_found_by_any_of_its_words(words: list[str]) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        index = Index(connection)
+        index.add("_".join(words))
+        index.add(words[0] + "".join(word.title() for word in words[1:]))
+        assert all(len(index.find(word)) == 2 for word in words)
+
+
+@given(st.text())
+def test_cutting_twice_is_cutting_once_and_only_adds_spaces(text: str) -> None:
+    cut = index_words(text)
+    assert index_words(cut) == cut
+    assert cut.replace(" ", "") == text.replace("_", "").replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("parseDate", "parse Date"),
+        ("HTTPServer", "HTTP Server"),
+        ("load_json", "load json"),
+        ("__init__", "  init  "),
+        ("utf8Decoder", "utf8 Decoder"),
+        ("MAX_SIZE", "MAX SIZE"),
+        ("getX", "get X"),
+        ("Plain text.", "Plain text."),
+    ],
+)
+def test_identifiers_are_cut_at_case_and_underscore(text: str, cut: str) -> None:
+    assert index_words(text) == cut
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("parse dates", "def parse_date(s): ..."),
+        ("parsed", "parsing"),
+        ("HTTPServer", "class http_server: ..."),
+        ("time out", "socket.timeout"),
+        ("café", "CAFE"),
+        ("of the", "the end of it"),
+    ],
+)
+def test_what_a_person_asks_finds_what_code_says(index: Index, query: str, text: str) -> None:
+    index.add("nothing alike")
+    index.add(text)
+    assert index.find(query) == [index_words(text)]
+
+
+def test_stop_words_find_nothing_beside_other_words(index: Index) -> None:
+    index.add("the end of it")
+    index.add("a date")
+    assert index.find("the date of it") == ["a date"]
+
+
+def test_an_identifier_prefers_its_parts_side_by_side(index: Index) -> None:
+    index.add("date of birth, which we parse")
+    index.add("we parse_date here, which it is")
+    assert index.find("parse_date")[0] == "we parse date here, which it is"
+
+
+def test_a_pasted_page_is_cut() -> None:
+    expression = match_expression(" ".join(f"word{number}" for number in range(1_000)))
+    assert expression is not None
+    assert expression.count(" OR ") == MAX_TERMS - 1
+
+
+def test_an_embedder_is_given_the_scope_and_the_text_as_they_stand() -> None:
+    assert embedding_input("Calendar.formatyear", "    def f(): ...\n") == "Calendar.formatyear\n    def f(): ...\n"
+    assert embedding_input("", "text") == "text"
