@@ -15,11 +15,11 @@ import trio
 from embedkit.errors import EmbedkitError, SourceError, StoreError, StoreLocked, UsageError
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
 from embedkit.knowledge.indexing.indexing import Indexing, Width
-from embedkit.knowledge.indexing.work import Work
+from embedkit.knowledge.indexing.tally import Tally
 from embedkit.knowledge.sources.source import Sighting, Snapshot, Source, open_source
-from embedkit.knowledge.storing.insisting import insist
 from embedkit.knowledge.storing.leases import LEASE_SECONDS, Leased
 from embedkit.knowledge.storing.repositories import Last, RepositoryRecord
+from embedkit.knowledge.storing.retrying import retry_locked
 from embedkit.providers.catalogue import max_inputs
 from embedkit.sweep.outcome import Outcome, RepositoryReport, deciding, outcome_of
 from embedkit.sweep.progress import Progress
@@ -48,7 +48,7 @@ class RepositoryRun:
         self._sweep = sweep
         self._tenant = tenant
         self._described = described
-        self._work = Work()
+        self._tally = Tally()
         self._chunks = 0
         self._fenced = 0
         self._lease_failures: list[EmbedkitError] = []
@@ -103,11 +103,11 @@ class RepositoryRun:
             nursery.cancel_scope.cancel()
         errors = [
             *self._lease_failures,
-            *self._work.failures,
-            *self._work.damaged,
+            *self._tally.failures,
+            *self._tally.damaged,
             *([error] if error is not None else []),
         ]
-        outcome = outcome_of(errors, sliced=self._work.sliced, outstanding=self._work.outstanding)
+        outcome = outcome_of(errors, sliced=self._tally.sliced, outstanding=self._tally.outstanding)
         return await self._settle(lease, record, outcome, deciding(errors), revision, seen)
 
     async def _keep_lease(self, lease: Lease, work: trio.CancelScope) -> None:
@@ -157,10 +157,10 @@ class RepositoryRun:
             limits=ChunkLimits(),
             slice_ends_at=self._began_at + self._sweep.engine.settings.sweep.slice,
             on_progress=self._progressed,
-            sought=self._sweep.sought(self._tenant),
+            claims=self._sweep.claims(self._tenant),
             may_empty=self._sweep.may_empty,
         )
-        self._work = indexing.work
+        self._tally = indexing.tally
         await indexing.run(snapshot)
 
     async def _buy(self, texts: Sequence[str]) -> Embeddings:
@@ -194,8 +194,8 @@ class RepositoryRun:
             batch = min(batch, lane.ceiling)
         return Width(batch, 2 * max(lane.ceiling // weight(batch), 1))
 
-    def _progressed(self, work: Work) -> None:
-        self._sweep.tell(Progress(self._tenant, self._described.name, work))
+    def _progressed(self, tally: Tally) -> None:
+        self._sweep.tell(Progress(self._tenant, self._described.name, tally))
 
     async def _settle(
         self,
@@ -210,7 +210,7 @@ class RepositoryRun:
         try:
             # What was seen is remembered once it is stored: before, the files must be looked at again.
             finish = partial(self._sweep.store.finish, after, lease, seen if outcome == "complete" else None)
-            await insist(finish)
+            await retry_locked(finish)
         except (StoreError, Leased) as raised:
             await self._release(lease, record)
             outcome = "aborted" if isinstance(raised, Leased) else "failed"
@@ -246,7 +246,7 @@ class RepositoryRun:
         complete = outcome == "complete"
         ceiling = batch_ceiling(
             record.batch_ceiling,
-            timed_out=self._work.timed_out,
+            timed_out=self._tally.timed_out,
             clean=outcome in ("complete", "partial-progress"),
             batch=settings.batch_for(),
         )
@@ -256,14 +256,14 @@ class RepositoryRun:
             generation=CHUNKING_GENERATION if complete else record.generation,
             streak=streak,
             succeeded=record.succeeded or complete,
-            outstanding=self._work.outstanding,
+            outstanding=self._tally.outstanding,
             next_due_at=due,
             last=Last(
                 outcome,
                 None if error is None else error.durable_code,
                 None if error is None else error.attribution,
                 None if error is None else str(error),
-                self._work.clocks,
+                self._tally.clocks,
                 now,
             ),
             batch_ceiling=ceiling,
@@ -288,26 +288,26 @@ class RepositoryRun:
             next_due_in=None if due is None else max(due - time.time(), 0.0),
             succeeded=record.succeeded,
         )
-        self._sweep.tell(Progress(self._tenant, self._described.name, self._work, report))
+        self._sweep.tell(Progress(self._tenant, self._described.name, self._tally, report))
         return report
 
     def _numbers(self) -> RepositoryReport:
-        work = self._work
+        tally = self._tally
         return RepositoryReport(
             self._tenant,
             self._described.name,
             "aborted",
-            documents=work.documents,
-            skipped=dict(work.skipped),
+            documents=tally.documents,
+            skipped=dict(tally.skipped),
             chunks=self._chunks,
             fenced=self._fenced,
-            embedded=work.embedded,
-            reused=work.reused,
-            deleted=work.deleted,
-            provider_calls=work.provider_calls,
-            clocks=work.clocks,
+            embedded=tally.embedded,
+            reused=tally.reused,
+            deleted=tally.deleted,
+            provider_calls=tally.provider_calls,
+            clocks=tally.clocks,
             elapsed=trio.current_time() - self._began_at,
-            outstanding=work.outstanding,
+            outstanding=tally.outstanding,
         )
 
 

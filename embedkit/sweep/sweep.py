@@ -18,8 +18,8 @@ from embedkit.admission.circuit import Circuit
 from embedkit.admission.ticket import TimeoutHook
 from embedkit.engine import Engine
 from embedkit.errors import EmbedkitError, SpaceMismatch
-from embedkit.knowledge.indexing.sought import Sought
-from embedkit.knowledge.storing.insisting import insist
+from embedkit.knowledge.indexing.claims import Claims
+from embedkit.knowledge.storing.retrying import retry_locked
 from embedkit.settings import RepositorySettings, TenantSettings
 from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip, status_of
 from embedkit.sweep.progress import OnProgress, Progress
@@ -65,7 +65,7 @@ class Sweep:
         self._claiming = trio.Lock()
         self._mismatch: SpaceMismatch | None = None
         self._running = trio.CancelScope()
-        self._sought = {tenant.name: Sought() for tenant in self._tenants}
+        self._claims = {tenant.name: Claims() for tenant in self._tenants}
         self._reports: dict[tuple[str, str], RepositoryReport] = {}
 
     async def run(self) -> SweepReport:
@@ -121,7 +121,7 @@ class Sweep:
             return
         async with self._claiming:
             try:
-                await insist(partial(self.store.claim_space, self.engine.space_of(dimension)))
+                await retry_locked(partial(self.store.claim_space, self.engine.space_of(dimension)))
             except SpaceMismatch as error:
                 # Not one repository's trouble but everybody's: the run ends, and says so.
                 self._mismatch = error
@@ -129,9 +129,9 @@ class Sweep:
                 raise
             self._claimed = dimension
 
-    def sought(self, tenant: str) -> Sought:
+    def claims(self, tenant: str) -> Claims:
         """What the tenant's repositories are buying in this run."""
-        return self._sought[tenant]
+        return self._claims[tenant]
 
     def tell(self, progress: Progress) -> None:
         """Pass a step on to whoever watches."""

@@ -168,7 +168,7 @@ async def sync_until(settings: Path, kill: LlamaServer | None, after: int) -> Re
     """A sweep, in the middle of which, when so many vectors are stored, the server is killed."""
 
     def watch(progress: Progress) -> None:
-        if kill is not None and progress.work.embedded >= after:
+        if kill is not None and progress.tally.embedded >= after:
             kill.kill()
 
     async with opened(settings) as engine, open_sweep(engine, all=True, on_progress=watch) as sweep:

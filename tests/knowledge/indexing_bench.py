@@ -16,15 +16,15 @@ from store_content import content_of
 
 from embedkit.clocks import Clocks
 from embedkit.knowledge.chunking import ChunkLimits
+from embedkit.knowledge.indexing.claims import Claims
 from embedkit.knowledge.indexing.indexing import Indexing, Width
-from embedkit.knowledge.indexing.sought import Sought
-from embedkit.knowledge.indexing.work import Work
+from embedkit.knowledge.indexing.tally import Tally
 from embedkit.knowledge.sources.folder import FolderSource
 from embedkit.knowledge.sources.source import Snapshot
 from embedkit.knowledge.storing.documents import PreparedDocument
+from embedkit.knowledge.storing.known_inputs import KnownInputs
 from embedkit.knowledge.storing.leases import Lease
 from embedkit.knowledge.storing.repositories import RepositoryRecord
-from embedkit.knowledge.storing.standing import Standing
 from embedkit.knowledge.storing.store import SqliteStore
 
 
@@ -88,8 +88,8 @@ class Meddling(SqliteStore):
         self.changed = trio.Event()
         return result
 
-    async def standing(self, tenant_id: int, hashes: Collection[bytes]) -> Standing:
-        found = await super().standing(tenant_id, hashes)
+    async def known_inputs(self, tenant_id: int, hashes: Collection[bytes]) -> KnownInputs:
+        found = await super().known_inputs(tenant_id, hashes)
         if self.after_look_up is not None:
             await self.after_look_up()
         return found
@@ -112,7 +112,7 @@ class Bench:
         batch: int = 2,
         tickets: int = 2,
         slice_ends_at: float = math.inf,
-        sought: Sought | None = None,
+        claims: Claims | None = None,
         may_empty: bool = False,
     ) -> Indexing:
         return Indexing(
@@ -124,14 +124,14 @@ class Bench:
             limits=ChunkLimits(),
             slice_ends_at=slice_ends_at,
             on_progress=lambda work: None,
-            sought=sought,
+            claims=claims,
             may_empty=may_empty,
         )
 
-    async def index(self, shop: Shop, **options: Any) -> Work:
+    async def index(self, shop: Shop, **options: Any) -> Tally:
         indexing = self.indexing(shop, **options)
         await indexing.run(self.look())
-        return indexing.work
+        return indexing.tally
 
     def look(self) -> Snapshot:
         return FolderSource(self.root).snapshot()

@@ -287,7 +287,7 @@ async def test_a_spent_slice_leaves_the_trial_to_the_next_sweep(tmp_path: Path) 
 class Full(SqliteStore):
     """A store whose disk is full when something is to be remembered of an input."""
 
-    async def mark(self, *what: object) -> None:
+    async def record_finding(self, *what: object) -> None:
         from embedkit.errors import StoreFull
 
         raise StoreFull("full")

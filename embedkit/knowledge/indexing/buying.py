@@ -23,17 +23,18 @@ from embedkit.errors import ContentRefused, EmbedkitError, is_provider_timeout
 from embedkit.knowledge.indexing.bisecting import CONTROL, Batch, Bisection
 from embedkit.knowledge.indexing.gathering import Gathering
 from embedkit.knowledge.indexing.preparing import Portion, divided, is_divisible
-from embedkit.knowledge.indexing.wanted import Wanted
+from embedkit.knowledge.indexing.waiting_documents import WaitingDocuments
 from embedkit.knowledge.storing.documents import PreparedDocument
-from embedkit.knowledge.storing.insisting import insist
-from embedkit.knowledge.storing.many import batches
+from embedkit.knowledge.storing.parameters import in_batches
+from embedkit.knowledge.storing.retrying import retry_locked
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from embedkit.knowledge.indexing.sought import Sought
-    from embedkit.knowledge.indexing.work import Work
+    from embedkit.knowledge.indexing.claims import Claims
+    from embedkit.knowledge.indexing.tally import Tally
+    from embedkit.knowledge.storing.findings import Finding
     from embedkit.knowledge.storing.leases import Lease
     from embedkit.knowledge.storing.repositories import RepositoryRecord
     from embedkit.knowledge.storing.store import Store
@@ -78,8 +79,8 @@ class Buying:
         lease: The run's right to change it.
         buy: Buys vectors.
         batch: Most inputs of a ticket.
-        work: Where account is kept.
-        sought: What the tenant's repositories are buying.
+        tally: Where account is kept.
+        claims: What the tenant's repositories are buying.
         is_slice_spent: Whether it is time to yield to other repositories.
         on_progress: Told after each transaction.
 
@@ -98,10 +99,10 @@ class Buying:
         buy: Buy,
         *,
         batch: int,
-        work: Work,
-        sought: Sought,
+        tally: Tally,
+        claims: Claims,
         is_slice_spent: Callable[[], bool],
-        on_progress: Callable[[Work], object],
+        on_progress: Callable[[Tally], object],
     ) -> None:
         self.has_answered = trio.Event()
         self.suspects: dict[bytes, str] = {}
@@ -112,13 +113,13 @@ class Buying:
         self._lease = lease
         self._buy = buy
         self._batch = batch
-        self._work = work
-        self._sought = sought
+        self._tally = tally
+        self._claims = claims
         self._claimed: set[bytes] = set()
         self._is_slice_spent = is_slice_spent
         self._on_progress = on_progress
         self._gathering = Gathering(self._commit)
-        self._wanted = Wanted()
+        self._waiting_documents = WaitingDocuments()
         self._fenced: set[bytes] = set()
         self._over_window: set[bytes] = set()
         self._on_trial: bytes | None = None
@@ -126,7 +127,7 @@ class Buying:
     def begin_round(self) -> None:
         """Documents that vanished are to be admitted again, and nothing is queued or out."""
         self.vanished.clear()
-        self._wanted.arrived_lately.clear()
+        self._waiting_documents.arrived_lately.clear()
 
     async def admit(self, portion: Portion) -> dict[bytes, str]:
         """Switch what needs no purchase, and return the inputs that nobody has, is buying, or suspects: to be bought.
@@ -143,42 +144,42 @@ class Buying:
         claimed: set[bytes] = set()
         while new := portion.inputs.keys() - looked_up:
             # Before the look-up, which then knows of everything that others have stored and released.
-            claimed_now = self._sought.claim(new - self._claimed)
+            claimed_now = self._claims.claim(new - self._claimed)
             self._claimed |= claimed_now
             claimed |= claimed_now
-            standing = await self._store.standing(self._record.tenant_id, new)
+            found = await self._store.known_inputs(self._record.tenant_id, new)
             looked_up |= new
-            known |= standing.known
-            suspected |= standing.suspected
-            self._fenced |= standing.fenced
-            self._over_window |= standing.over_window
+            known |= found.known
+            suspected |= found.suspected
+            self._fenced |= found.fenced
+            self._over_window |= found.over_window
             portion = divided(portion, self._over_window)
         # From here to the end of the loop there is no checkpoint: what landed during the look-ups is known now, and
         # what has not landed is waited for. An await in between would buy some inputs twice.
-        known |= self._wanted.arrived_lately.intersection(portion.inputs)
+        known |= self._waiting_documents.arrived_lately.intersection(portion.inputs)
         ready: list[PreparedDocument] = []
-        wanted: dict[bytes, str] = {}
+        to_buy: dict[bytes, str] = {}
         for document in portion.documents:
             missing = {part.hash for part in document.chunks} - known - self._fenced
-            for hash_ in self._wanted.enter(document, missing, self._fenced):
+            for hash_ in self._waiting_documents.enter(document, missing, self._fenced):
                 if hash_ in suspected:
                     self.suspects[hash_] = portion.inputs[hash_]
                 elif hash_ in self._claimed:
-                    wanted[hash_] = portion.inputs[hash_]
+                    to_buy[hash_] = portion.inputs[hash_]
                 else:
                     self.elsewhere.add(hash_)
             if not missing:
                 ready.append(document)
-        self._work.reused = self._wanted.reused
-        self.release(hash_ for hash_ in claimed if hash_ not in self._wanted)
+        self._tally.reused = self._waiting_documents.reused
+        self.release(hash_ for hash_ in claimed if hash_ not in self._waiting_documents)
         if ready:
             await self._gathering.commit({}, ready)
-        return wanted
+        return to_buy
 
     async def take_over(self) -> dict[bytes, str]:
         """Wait for what others were buying; return what of it is ours to buy after all.
 
-        Nothing of ours may be queued or out: see ``sought``.
+        Nothing of ours may be queued or out: see ``claims``.
 
         Raises:
             StoreError: The store cannot be read or written.
@@ -187,11 +188,11 @@ class Buying:
             As ``admit``; or it was still waiting.
         """
         self.release()
-        await self._sought.released(self.elsewhere)
-        documents = [document for hash_ in self.elsewhere for document in self._wanted.withdraw(hash_)]
+        await self._claims.released(self.elsewhere)
+        documents = [document for hash_ in self.elsewhere for document in self._waiting_documents.withdraw(hash_)]
         self.elsewhere.clear()
         ours: dict[bytes, str] = {}
-        for some in batches(documents, _PORTION):
+        for some in in_batches(documents, _PORTION):
             ours |= await self.admit(Portion(some))
         return ours
 
@@ -199,7 +200,7 @@ class Buying:
         """These inputs are stored, or will not be bought; without any, whatever is still claimed."""
         ended = self._claimed.intersection(self._claimed if hashes is None else hashes)
         self._claimed -= ended
-        self._sought.release(ended)
+        self._claims.release(ended)
 
     async def buy_batch(self, batch: Batch) -> None:
         """Buy what may be bought of ``batch``, and keep it.
@@ -265,10 +266,10 @@ class Buying:
             Shielded: bought is kept, whoever cancels.
         """
         with trio.CancelScope(shield=True):
-            self._work.embedded += len(batch)
+            self._tally.embedded += len(batch)
             self.spend(purchase)
             hashes = [hash_ for hash_, _ in batch]
-            ready = self._wanted.arrived(hashes)
+            ready = self._waiting_documents.arrived(hashes)
             await self._gathering.commit(dict(zip(hashes, _unit_rows(purchase.vectors), strict=True)), ready)
             self.release(hashes)
 
@@ -278,25 +279,25 @@ class Buying:
         Cancellation:
             Remembered, or not; no document has changed.
         """
-        waiting = self._wanted.waiting_for(hash_)
+        waiting = self._waiting_documents.waiting_for(hash_)
         # If nobody waits, those who did are being admitted anew on account of another input, and divided then.
         if waiting and not any(is_divisible(document, hash_) for document in waiting):
             return None
-        await insist(partial(self._store.mark, self._record, self._lease, hash_, "over-window"))
+        await self._record_finding(hash_, "over-window")
         self._over_window.add(hash_)
         self.release([hash_])
-        parts = list((await self.admit(Portion(self._wanted.withdraw(hash_)))).items())
+        parts = list((await self.admit(Portion(self._waiting_documents.withdraw(hash_)))).items())
         return [parts[start : start + self._batch] for start in range(0, len(parts), self._batch)]
 
     def spend(self, spent: Purchase | EmbedkitError) -> None:
         """Account for a call."""
-        self._work.clocks += spent.clocks or ZERO
-        self._work.provider_calls += spent.attempts
+        self._tally.clocks += spent.clocks or ZERO
+        self._tally.provider_calls += spent.attempts
 
     def is_over(self) -> bool:
         """See ``Books``. A search may take as long as many batches do: it yields between its tickets as well."""
-        self._work.sliced = self._work.sliced or self._is_slice_spent()
-        return bool(self._work.failures) or self._work.sliced
+        self._tally.sliced = self._tally.sliced or self._is_slice_spent()
+        return bool(self._tally.failures) or self._tally.sliced
 
     async def _learn(self, batch: Batch, timeout: EmbedkitError) -> None:
         """A ticket timed out. That it did is raised by the caller; here is written down what it says of its inputs."""
@@ -308,17 +309,20 @@ class Buying:
                     await self._fence({hash_: timeout.durable_code})
                     return
                 if len(batch) == 1:
-                    await insist(partial(self._store.mark, self._record, self._lease, hash_, "timed-out"))
+                    await self._record_finding(hash_, "timed-out")
                 else:
-                    self._work.timed_out = min(len(batch), self._work.timed_out or len(batch))
+                    self._tally.timed_out = min(len(batch), self._tally.timed_out or len(batch))
             except EmbedkitError as trouble:
-                self._work.failures.append(trouble)
+                self._tally.failures.append(trouble)
+
+    async def _record_finding(self, hash_: bytes, finding: Finding) -> None:
+        await retry_locked(partial(self._store.record_finding, self._record, self._lease, hash_, finding))
 
     async def _fence(self, refused: Mapping[bytes, str]) -> None:
         with trio.CancelScope(shield=True):
             self._fenced.update(refused)
-            ready = self._wanted.left_out(refused)
-            self._work.reused = self._wanted.reused
+            ready = self._waiting_documents.left_out(refused)
+            self._tally.reused = self._waiting_documents.reused
             await self._write(partial(self._store.fence, self._record, self._lease, refused, ready), ready)
             self.release(refused)
 
@@ -331,11 +335,11 @@ class Buying:
         ready: Sequence[PreparedDocument],
     ) -> None:
         """One transaction, with the vectors in hand."""
-        deleted, vanished = await insist(transaction)
-        self._work.deleted += deleted
-        self._work.done += len(ready) - len(vanished)
+        deleted, vanished = await retry_locked(transaction)
+        self._tally.deleted += deleted
+        self._tally.done += len(ready) - len(vanished)
         self.vanished.update(document.path for document in vanished)
-        self._on_progress(self._work)
+        self._on_progress(self._tally)
 
 
 def _unit_rows(vectors: NDArray[np.float32]) -> list[bytes]:

@@ -23,9 +23,9 @@ from embedkit.errors import EmbedkitError, SourceError
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
 from embedkit.knowledge.indexing.bisecting import Batch
 from embedkit.knowledge.indexing.buying import Buy, Buying
+from embedkit.knowledge.indexing.claims import Claims
 from embedkit.knowledge.indexing.preparing import Portion, portions, prepare
-from embedkit.knowledge.indexing.sought import Sought
-from embedkit.knowledge.indexing.work import Work
+from embedkit.knowledge.indexing.tally import Tally
 
 if TYPE_CHECKING:
     from embedkit.knowledge.sources.source import Entry, Snapshot
@@ -61,7 +61,7 @@ class Indexing:
         width: How many and how much at once.
         limits: How large chunks are.
         slice_ends_at: Instant after which no further batch is offered, once one has been.
-        sought: What all repositories of the tenant are buying in this sweep.
+        claims: What all repositories of the tenant are buying in this sweep.
         on_progress: Told after each transaction.
         may_empty: Whether a repository that held documents may come to hold none.
     """
@@ -76,11 +76,11 @@ class Indexing:
         width: Width,
         limits: ChunkLimits,
         slice_ends_at: float,
-        on_progress: Callable[[Work], object],
-        sought: Sought | None = None,
+        on_progress: Callable[[Tally], object],
+        claims: Claims | None = None,
         may_empty: bool = False,
     ) -> None:
-        self.work = Work()
+        self.tally = Tally()
         self._store = store
         self._record = record
         self._lease = lease
@@ -95,8 +95,8 @@ class Indexing:
             lease,
             buy,
             batch=width.batch,
-            work=self.work,
-            sought=Sought() if sought is None else sought,
+            tally=self.tally,
+            claims=Claims() if claims is None else claims,
             is_slice_spent=self._is_slice_spent,
             on_progress=on_progress,
         )
@@ -104,7 +104,7 @@ class Indexing:
         self._has_offered = False
 
     async def run(self, snapshot: Snapshot) -> None:
-        """Bring the store to ``snapshot``, as far as may be; ``work`` says how far, and what failed.
+        """Bring the store to ``snapshot``, as far as may be; ``tally`` says how far, and what failed.
 
         Raises:
             SourceError: Everything that is stored seems to be gone, and that was not allowed.
@@ -115,8 +115,8 @@ class Indexing:
             Every batch that had been bought is kept; the rest is as it was.
         """
         stored = await self._store.stored(self._record)
-        self.work.documents = len(snapshot.entries)
-        self.work.skipped.update(snapshot.skipped)
+        self.tally.documents = len(snapshot.entries)
+        self.tally.skipped.update(snapshot.skipped)
         # Only what is known to be gone: a file that cannot be read, or a folder, may be there still.
         found = {entry.path for entry in snapshot.entries}
         gone = sorted(path for path in stored.keys() - found if not snapshot.unread.covers(path))
@@ -126,19 +126,19 @@ class Indexing:
                 "--allow-empty; until then what is stored stays",
                 code="KB_SOURCE_EMPTY",
             )
-        wanted = [entry for entry in snapshot.entries if stored.get(entry.path) != _identity(entry)]
-        self.work.done = len(snapshot.entries) - len(wanted)
-        self._on_progress(self.work)
+        changed = [entry for entry in snapshot.entries if stored.get(entry.path) != _identity(entry)]
+        self.tally.done = len(snapshot.entries) - len(changed)
+        self._on_progress(self.tally)
         try:
-            await self._store_documents(snapshot, wanted)
+            await self._store_documents(snapshot, changed)
         finally:
             self._buying.release()
         if gone and not self._is_over():
             # After all switches, so that a renamed document finds its vectors still there.
-            self.work.deleted += await self._store.remove(self._record, self._lease, gone)
+            self.tally.deleted += await self._store.remove(self._record, self._lease, gone)
 
-    async def _store_documents(self, snapshot: Snapshot, wanted: Sequence[Entry]) -> None:
-        entries = wanted
+    async def _store_documents(self, snapshot: Snapshot, changed: Sequence[Entry]) -> None:
+        entries = changed
         backlog: dict[bytes, str] = {}
         for number in count(1):
             self._buying.begin_round()
@@ -147,7 +147,7 @@ class Indexing:
                 return
             backlog = await self._from_others()
             # Another sweep of this tenant removed vectors that were counted on: buy those after all.
-            entries = [entry for entry in wanted if entry.path in self._buying.vanished and number < _ROUNDS]
+            entries = [entry for entry in changed if entry.path in self._buying.vanished and number < _ROUNDS]
             if not (entries or backlog or self._buying.elsewhere):
                 break
         await self._try_suspects()
@@ -159,14 +159,14 @@ class Indexing:
             return backlog
         with trio.move_on_at(self._slice_ends_at) as waiting:
             backlog = await self._buying.take_over()
-        self.work.sliced = self.work.sliced or waiting.cancelled_caught
+        self.tally.sliced = self.tally.sliced or waiting.cancelled_caught
         return backlog
 
-    async def _round(self, snapshot: Snapshot, wanted: Sequence[Entry], backlog: dict[bytes, str]) -> None:
+    async def _round(self, snapshot: Snapshot, changed: Sequence[Entry], backlog: dict[bytes, str]) -> None:
         self._feeding = trio.CancelScope()
         send, receive = trio.open_memory_channel[Batch](self._width.tickets)
         async with receive, trio.open_nursery() as nursery:
-            nursery.start_soon(self._feed, snapshot, wanted, backlog, send)
+            nursery.start_soon(self._feed, snapshot, changed, backlog, send)
             nursery.start_soon(self._buy_first, receive)
             for _ in range(self._width.tickets - 1):
                 nursery.start_soon(self._buy_later, receive)
@@ -174,7 +174,7 @@ class Indexing:
     async def _try_suspects(self) -> None:
         while self._buying.suspects and not self._is_over():
             if self._is_slice_spent():
-                self.work.sliced = True
+                self.tally.sliced = True
                 return
             self._has_offered = True
             with self._containing():
@@ -183,18 +183,18 @@ class Indexing:
     async def _feed(
         self,
         snapshot: Snapshot,
-        wanted: Sequence[Entry],
+        changed: Sequence[Entry],
         backlog: dict[bytes, str],
         send: trio.MemorySendChannel[Batch],
     ) -> None:
         async with send, trio.open_nursery() as nursery:
             ahead_send, ahead = trio.open_memory_channel[Portion](_PORTIONS_AHEAD)
             with self._feeding, self._containing():
-                nursery.start_soon(self._prepare, snapshot, wanted, ahead_send)
+                nursery.start_soon(self._prepare, snapshot, changed, ahead_send)
                 async for portion in ahead:
-                    self.work.skipped["unreadable"] += len(portion.unreadable)
-                    self.work.documents -= len(portion.unreadable)
-                    self.work.damaged += portion.failures
+                    self.tally.skipped["unreadable"] += len(portion.unreadable)
+                    self.tally.documents -= len(portion.unreadable)
+                    self.tally.damaged += portion.failures
                     backlog.update(await self._buying.admit(portion))
                     while len(backlog) >= self._width.batch:
                         await self._offer(send, backlog)
@@ -203,16 +203,16 @@ class Indexing:
             nursery.cancel_scope.cancel()  # the preparing ends with the feeding
 
     async def _prepare(
-        self, snapshot: Snapshot, wanted: Sequence[Entry], ahead: trio.MemorySendChannel[Portion]
+        self, snapshot: Snapshot, changed: Sequence[Entry], ahead: trio.MemorySendChannel[Portion]
     ) -> None:
         async with ahead:
-            for entries in portions(wanted):
+            for entries in portions(changed):
                 work = partial(prepare, snapshot, entries, self._limits, check=trio.from_thread.check_cancelled)
                 await ahead.send(await trio.to_thread.run_sync(work))
 
     async def _offer(self, send: trio.MemorySendChannel[Batch], backlog: dict[bytes, str]) -> None:
         if self._is_slice_spent():
-            self.work.sliced = True
+            self.tally.sliced = True
             self._feeding.cancel()  # delivered by the send below
         batch = list(islice(backlog.items(), self._width.batch))
         await send.send(batch)
@@ -232,7 +232,7 @@ class Indexing:
 
     async def _buy_batches(self, batches: trio.MemoryReceiveChannel[Batch]) -> None:
         async for batch in batches:
-            if self.work.failures:
+            if self.tally.failures:
                 return
             with self._containing():
                 await self._buying.buy_batch(batch)
@@ -244,7 +244,7 @@ class Indexing:
             yield
         except EmbedkitError as error:
             self._buying.spend(error)
-            self.work.failures.append(error)
+            self.tally.failures.append(error)
             self._feeding.cancel()
 
     def _is_slice_spent(self) -> bool:
@@ -252,7 +252,7 @@ class Indexing:
         return self._has_offered and trio.current_time() >= self._slice_ends_at
 
     def _is_over(self) -> bool:
-        return bool(self.work.failures) or self.work.sliced
+        return bool(self.tally.failures) or self.tally.sliced
 
 
 def _identity(entry: Entry) -> tuple[str, int]:

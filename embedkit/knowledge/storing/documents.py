@@ -15,7 +15,7 @@ from embedkit.knowledge.model import Chunk
 from embedkit.knowledge.searching.words import embedding_input, index_words, tenant_word
 from embedkit.knowledge.sources.source import Sighting
 from embedkit.knowledge.storing import fences
-from embedkit.knowledge.storing.many import batches, question_marks
+from embedkit.knowledge.storing.parameters import in_batches, placeholders
 
 if TYPE_CHECKING:
     import sqlite3
@@ -58,8 +58,8 @@ def stored(connection: sqlite3.Connection, repository_id: int) -> dict[str, tupl
 def known(connection: sqlite3.Connection, tenant_id: int, hashes: Iterable[bytes]) -> dict[bytes, int]:
     """Which of ``hashes`` the tenant has vectors for, and the vectors' numbers."""
     found: dict[bytes, int] = {}
-    for some in batches(hashes):
-        statement = "SELECT hash, id FROM vectors WHERE tenant_id = ? AND hash IN " + question_marks(some)  # noqa: S608  # only question marks
+    for some in in_batches(hashes):
+        statement = "SELECT hash, id FROM vectors WHERE tenant_id = ? AND hash IN " + placeholders(some)  # noqa: S608  # only question marks
         found.update(connection.execute(statement, (tenant_id, *some)).fetchall())
     return found
 
@@ -214,8 +214,8 @@ def _last_chunk_id(connection: sqlite3.Connection) -> int:
 
 def _document_ids(connection: sqlite3.Connection, repository_id: int, paths: Iterable[str]) -> list[int]:
     found: list[int] = []
-    for some in batches(paths):
-        statement = "SELECT id FROM documents WHERE repository_id = ? AND path IN " + question_marks(some)  # noqa: S608  # only question marks
+    for some in in_batches(paths):
+        statement = "SELECT id FROM documents WHERE repository_id = ? AND path IN " + placeholders(some)  # noqa: S608  # only question marks
         rows = connection.execute(statement, (repository_id, *some))
         found += [number for (number,) in rows]
     return found

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from embedkit.activity.process import this_process
 from embedkit.knowledge.searching import matrix, search
-from embedkit.knowledge.storing import documents, fences, leases, marks, repositories, schema, spaces
-from embedkit.knowledge.storing.standing import Standing, standing
+from embedkit.knowledge.storing import documents, fences, findings, leases, repositories, schema, spaces
+from embedkit.knowledge.storing.known_inputs import KnownInputs, known_inputs
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from embedkit.knowledge.searching.search import Hit, Ranked
     from embedkit.knowledge.sources.source import Sighting
     from embedkit.knowledge.storing.documents import PreparedDocument
+    from embedkit.knowledge.storing.findings import Finding
     from embedkit.knowledge.storing.leases import Lease
-    from embedkit.knowledge.storing.marks import Mark
     from embedkit.knowledge.storing.repositories import RepositoryRecord
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class Store(Protocol):
         """What the source saw of each file at the checkpoint, by path."""
         ...
 
-    async def standing(self, tenant_id: int, hashes: Collection[bytes]) -> Standing:
+    async def known_inputs(self, tenant_id: int, hashes: Collection[bytes]) -> KnownInputs:
         """How inputs stand with the tenant, in this embedding generation."""
         ...
 
@@ -96,8 +96,8 @@ class Store(Protocol):
         """Fence inputs, each with its durable code, and switch documents, in one transaction; as ``commit``."""
         ...
 
-    async def mark(self, record: RepositoryRecord, lease: Lease, hash_: bytes, mark: Mark) -> None:
-        """Remember what an engine has taught about an input of the repository's tenant."""
+    async def record_finding(self, record: RepositoryRecord, lease: Lease, hash_: bytes, finding: Finding) -> None:
+        """Record what an engine has taught about an input of the repository's tenant."""
         ...
 
     async def remove(self, record: RepositoryRecord, lease: Lease, paths: Sequence[str]) -> int:
@@ -219,13 +219,13 @@ class SqliteStore:
         """
         return await self._database.read(lambda connection: documents.sightings(connection, record.id))
 
-    async def standing(self, tenant_id: int, hashes: Collection[bytes]) -> Standing:
+    async def known_inputs(self, tenant_id: int, hashes: Collection[bytes]) -> KnownInputs:
         """See ``Store``.
 
         Cancellation:
             Nothing was changed.
         """
-        return await self._database.read(lambda connection: standing(connection, tenant_id, hashes))
+        return await self._database.read(lambda connection: known_inputs(connection, tenant_id, hashes))
 
     async def fence(
         self, record: RepositoryRecord, lease: Lease, refused: Mapping[bytes, str], ready: Sequence[PreparedDocument]
@@ -238,7 +238,7 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> tuple[int, list[PreparedDocument]]:
             fences.add(connection, record.tenant_id, refused)
-            marks.clear(connection, record.tenant_id, refused)
+            findings.clear(connection, record.tenant_id, refused)
             return documents.switch(connection, record.tenant_id, record.id, ready) if ready else (0, [])
 
         return await self._write_under(lease, work)
@@ -254,18 +254,18 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> tuple[int, list[PreparedDocument]]:
             documents.stage(connection, record.tenant_id, record.id, vectors)
-            marks.clear(connection, record.tenant_id, vectors)
+            findings.clear(connection, record.tenant_id, vectors)
             return documents.switch(connection, record.tenant_id, record.id, ready) if ready else (0, [])
 
         return await self._write_under(lease, work)
 
-    async def mark(self, record: RepositoryRecord, lease: Lease, hash_: bytes, mark: Mark) -> None:
+    async def record_finding(self, record: RepositoryRecord, lease: Lease, hash_: bytes, finding: Finding) -> None:
         """See ``Store``.
 
         Cancellation:
             Nothing was written, unless it returned.
         """
-        await self._write_under(lease, lambda connection: marks.put(connection, record.tenant_id, hash_, mark))
+        await self._write_under(lease, lambda connection: findings.record(connection, record.tenant_id, hash_, finding))
 
     async def remove(self, record: RepositoryRecord, lease: Lease, paths: Sequence[str]) -> int:
         """See ``Store``.

@@ -249,7 +249,7 @@ async def test_after_a_failure_no_suspect_is_tried_and_after_one_that_timed_out_
     """Also where no circuit would shed the rest."""
     async with bench(tmp_path, {"one.txt": "one\n", "two.txt": "two\n", "new.txt": "new\n"}) as at:
         for text in ("one", "two"):
-            await at.store.mark(at.record, at.lease, input_hash(text), "timed-out")
+            await at.store.record_finding(at.record, at.lease, input_hash(text), "timed-out")
 
         async def new_fails(number: int, texts: Sequence[str]) -> None:
             raise ConnectionRefused("nobody listens")
@@ -338,7 +338,7 @@ async def test_a_file_that_changes_under_the_snapshot_is_counted_and_its_old_ver
         (at.root / "file001.txt").write_text("third\n")
         indexing = at.indexing(Shop())
         await indexing.run(snapshot)
-        assert indexing.work.skipped["unreadable"] == 1
+        assert indexing.tally.skipped["unreadable"] == 1
         assert at.stored()["file001.txt"].strip() == "text number 1"
         await at.index(Shop())
         assert at.stored()["file001.txt"].strip() == "third"

@@ -21,9 +21,9 @@ from embedkit.errors import ContentRefused, ProviderTimeout
 from embedkit.knowledge.chunking.halving import LEAST_CHARACTERS
 from embedkit.knowledge.indexing.bisecting import CONTROL
 from embedkit.knowledge.indexing.buying import Buying
+from embedkit.knowledge.indexing.claims import Claims
 from embedkit.knowledge.indexing.preparing import Portion
-from embedkit.knowledge.indexing.sought import Sought
-from embedkit.knowledge.indexing.work import Work
+from embedkit.knowledge.indexing.tally import Tally
 from embedkit.knowledge.model import input_hash
 from embedkit.knowledge.searching.search import Hit
 from embedkit.sweep.outcome import RepositoryReport
@@ -159,13 +159,13 @@ async def test_what_another_repository_finds_too_long_meanwhile_has_halves_all_t
             at.lease,
             shop,
             batch=8,
-            work=Work(),
-            sought=Sought(),
+            tally=Tally(),
+            claims=Claims(),
             is_slice_spent=lambda: False,
             on_progress=lambda work: None,
         )
         assert await buying.admit(Portion([prepared("ours.txt", one, two)])) == dict(hashed(one, two))
-        await at.store.mark(at.record, at.lease, input_hash(one), "over-window")
+        await at.store.record_finding(at.record, at.lease, input_hash(one), "over-window")
         assert await buying.admit(Portion([prepared("later.txt", one)])) == dict(hashed("x" * 125))
         assert await buying.split(input_hash(two)) == [hashed("y" * 125)]
         assert await buying.split(input_hash(one)) == []

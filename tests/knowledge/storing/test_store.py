@@ -108,7 +108,7 @@ async def test_staged_vectors_are_known_and_invisible(path: Path) -> None:
         lease = await store.lease(record)
         staged = bought(["one", "two"])
         await store.commit(record, lease, staged, [])
-        assert (await store.standing(record.tenant_id, [*staged, b"none"])).known == set(staged)
+        assert (await store.known_inputs(record.tenant_id, [*staged, b"none"])).known == set(staged)
         assert await store.nearest("a", unit("one"), 10) == []
         assert await store.by_words("a", "one", 10) == []
         assert await store.count(record) == (0, 0)
@@ -125,12 +125,12 @@ async def test_a_checkpoint_lets_go_of_what_was_staged_for_itself_unless_somebod
         lease = await store.lease(mine)
         await store.commit(mine, lease, bought(["used", "mine"]), [prepared("used.txt", "used")])
         await store.finish(mine, lease, {"used.txt": Sighting("1", "a")})
-        assert (await store.standing(mine.tenant_id, every)).known == set(every)
+        assert (await store.known_inputs(mine.tenant_id, every)).known == set(every)
         await store.release(their_lease)
         await store.finish(mine, await store.lease(mine), {"used.txt": Sighting("2", "b")})
-        assert (await store.standing(mine.tenant_id, every)).known == set(bought(["used", "theirs"]))
+        assert (await store.known_inputs(mine.tenant_id, every)).known == set(bought(["used", "theirs"]))
         await store.finish(theirs, await store.lease(theirs), {"its.txt": Sighting("3", "c")})
-        assert (await store.standing(mine.tenant_id, every)).known == set(bought(["used"]))
+        assert (await store.known_inputs(mine.tenant_id, every)).known == set(bought(["used"]))
     assert len(content_of(path).vectors) == 2
 
 
@@ -138,7 +138,7 @@ async def test_vectors_of_another_tenant_are_not_known(path: Path) -> None:
     async with open_store(path) as store:
         await put(store, "a", "api", prepared("one.txt", "one"))
         other = await store.repository("b", "api")
-        assert (await store.standing(other.tenant_id, bought(["one"]))).known == set()
+        assert (await store.known_inputs(other.tenant_id, bought(["one"]))).known == set()
 
 
 async def test_what_is_searched_for_at_a_place_that_is_not_there_is_nothing(path: Path) -> None:

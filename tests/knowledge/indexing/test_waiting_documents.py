@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from knowledge_base import prepared
 
-from embedkit.knowledge.indexing.wanted import Wanted
+from embedkit.knowledge.indexing.waiting_documents import WaitingDocuments
 from embedkit.knowledge.storing.documents import PreparedDocument
 
 LETTERS = "abcdef"
@@ -30,7 +30,7 @@ def halves_of(document: PreparedDocument, text: str) -> PreparedDocument:
 def test_every_document_is_ready_once_whatever_arrives_is_left_out_or_comes_in_halves(
     texts: list[list[str]], data: st.DataObject
 ) -> None:
-    wanted = Wanted()
+    wanted = WaitingDocuments()
     asked: list[bytes] = []
     settled: set[bytes] = set()
     fenced: set[bytes] = set()

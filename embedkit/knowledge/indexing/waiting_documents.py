@@ -21,7 +21,7 @@ class _Open:
     stored: int
 
 
-class Wanted:
+class WaitingDocuments:
     """The documents of one run that have been entered, and what they wait for.
 
     Attributes:

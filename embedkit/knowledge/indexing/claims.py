@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import trio
 
 
-class Sought:
+class Claims:
     """The claims of one tenant's repositories on inputs."""
 
     def __init__(self) -> None:

@@ -13,8 +13,8 @@ from knowledge_base import bought, open_store
 from embedkit.database import open_database
 from embedkit.knowledge.model import Space, input_hash
 from embedkit.knowledge.storing import schema
+from embedkit.knowledge.storing.findings import Finding
 from embedkit.knowledge.storing.leases import Lease, Leased
-from embedkit.knowledge.storing.marks import Mark
 from embedkit.knowledge.storing.store import SqliteStore
 
 ONE, TWO = input_hash("one"), input_hash("two")
@@ -25,9 +25,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "store.sqlite3"
 
 
-async def marks_of(store: SqliteStore, tenant_id: int) -> dict[bytes, Mark]:
-    standing = await store.standing(tenant_id, [ONE, TWO])
-    suspected: dict[bytes, Mark] = dict.fromkeys(standing.suspected, "timed-out")
+async def marks_of(store: SqliteStore, tenant_id: int) -> dict[bytes, Finding]:
+    standing = await store.known_inputs(tenant_id, [ONE, TWO])
+    suspected: dict[bytes, Finding] = dict.fromkeys(standing.suspected, "timed-out")
     return {**suspected, **dict.fromkeys(standing.over_window, "over-window")}
 
 
@@ -35,11 +35,11 @@ async def test_a_mark_is_its_tenants_and_an_input_has_the_latest(path: Path) -> 
     async with open_store(path) as store:
         mine, other = await store.repository("a", "api"), await store.repository("b", "api")
         lease = await store.lease(mine)
-        await store.mark(mine, lease, ONE, "timed-out")
-        await store.mark(mine, lease, TWO, "over-window")
+        await store.record_finding(mine, lease, ONE, "timed-out")
+        await store.record_finding(mine, lease, TWO, "over-window")
         assert await marks_of(store, mine.tenant_id) == {ONE: "timed-out", TWO: "over-window"}
         assert await marks_of(store, other.tenant_id) == {}
-        await store.mark(mine, lease, ONE, "over-window")
+        await store.record_finding(mine, lease, ONE, "over-window")
         assert await marks_of(store, mine.tenant_id) == {ONE: "over-window", TWO: "over-window"}
 
 
@@ -47,20 +47,20 @@ async def test_what_is_embedded_or_fenced_has_none(path: Path) -> None:
     async with open_store(path) as store:
         record = await store.repository("a", "api")
         lease = await store.lease(record)
-        await store.mark(record, lease, ONE, "timed-out")
-        await store.mark(record, lease, TWO, "timed-out")
+        await store.record_finding(record, lease, ONE, "timed-out")
+        await store.record_finding(record, lease, TWO, "timed-out")
         await store.commit(record, lease, bought(["one"]), [])
         assert await marks_of(store, record.tenant_id) == {TWO: "timed-out"}
         await store.fence(record, lease, {TWO: "KB_X"}, [])
         assert await marks_of(store, record.tenant_id) == {}
-        assert (await store.standing(record.tenant_id, [ONE, TWO])).fenced == {TWO}
+        assert (await store.known_inputs(record.tenant_id, [ONE, TWO])).fenced == {TWO}
 
 
 async def test_a_mark_needs_the_lease(path: Path) -> None:
     async with open_store(path) as store:
         record = await store.repository("a", "api")
         with pytest.raises(Leased):
-            await store.mark(record, Lease(record.id, "another"), ONE, "timed-out")
+            await store.record_finding(record, Lease(record.id, "another"), ONE, "timed-out")
         assert await marks_of(store, record.tenant_id) == {}
 
 
@@ -68,10 +68,10 @@ async def test_a_mark_is_void_in_another_generation_and_goes_with_the_next(path:
     async with open_store(path) as store:
         record = await store.repository("a", "api")
         lease = await store.lease(record)
-        await store.mark(record, lease, ONE, "timed-out")
+        await store.record_finding(record, lease, ONE, "timed-out")
         await store.claim_space(Space("fake", "hash", 8))
         assert await marks_of(store, record.tenant_id) == {}
-        await store.mark(record, lease, TWO, "over-window")
+        await store.record_finding(record, lease, TWO, "over-window")
         assert await marks_of(store, record.tenant_id) == {TWO: "over-window"}
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM marks").fetchone() == (1,)
@@ -103,9 +103,9 @@ async def test_a_store_of_version_2_goes_on_and_what_it_fenced_for_its_length_is
         assert (record.revision, record.streak, record.batch_ceiling) == ("r1", 3, None)
         assert record.last is not None
         assert (record.last.outcome, record.last.clocks.retry_wait, record.last.at) == ("complete", 3.0, 4.0)
-        assert (await store.standing(record.tenant_id, [ONE, TWO])).fenced == {TWO}
+        assert (await store.known_inputs(record.tenant_id, [ONE, TWO])).fenced == {TWO}
         assert await store.stored(record) == {"whole.txt": ("h", 1), "long.txt": ("h", 0)}
-        await store.mark(record, await store.lease(record), ONE, "over-window")
+        await store.record_finding(record, await store.lease(record), ONE, "over-window")
     async with open_store(path) as store:
         assert await store.repositories() == [record]
         assert await marks_of(store, record.tenant_id) == {ONE: "over-window"}

@@ -11,7 +11,7 @@ from embedkit.errors import EmbedkitError
 
 
 @attrs.define
-class Work:
+class Tally:
     """What was done for one repository, so far.
 
     Attributes:

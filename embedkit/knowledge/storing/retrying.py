@@ -12,7 +12,7 @@ T = TypeVar("T")
 _TRIES = 3
 
 
-async def insist(transaction: Callable[[], Awaitable[T]]) -> T:
+async def retry_locked(transaction: Callable[[], Awaitable[T]]) -> T:
     """Run ``transaction`` until the database takes it; each try has waited for the lock already.
 
     Raises:

@@ -11,11 +11,11 @@ from fakes import numbered, write_tree
 from indexing_bench import Meddling, Shop, bench
 from trio.testing import wait_all_tasks_blocked
 
-from embedkit.knowledge.indexing.sought import Sought
+from embedkit.knowledge.indexing.claims import Claims
 
 
 async def test_a_claim_is_one_s_alone_until_it_is_released() -> None:
-    sought = Sought()
+    sought = Claims()
     assert sought.claim([b"a", b"b"]) == {b"a", b"b"}
     assert sought.claim([b"b", b"c"]) == {b"c"}
     passed: list[str] = []
@@ -48,7 +48,7 @@ async def test_what_a_sibling_stores_after_our_look_up_is_not_bought_again(tmp_p
             record=record,
             lease=await first.store.lease(record),
         )
-        sought, shop = Sought(), Shop()
+        claims, shop = Claims(), Shop()
         has_claimed, has_looked_up, has_ended = trio.Event(), trio.Event(), trio.Event()
 
         async def claimed(number: int, batch: object) -> None:
@@ -60,7 +60,7 @@ async def test_what_a_sibling_stores_after_our_look_up_is_not_bought_again(tmp_p
             await has_ended.wait()
 
         async def index_first() -> None:
-            await first.indexing(Shop(claimed), sought=sought).run(first.look())
+            await first.indexing(Shop(claimed), claims=claims).run(first.look())
             has_ended.set()
 
         second.store.after_look_up = looked_up
@@ -68,6 +68,6 @@ async def test_what_a_sibling_stores_after_our_look_up_is_not_bought_again(tmp_p
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(index_first)
                 await has_claimed.wait()
-                indexing = second.indexing(shop, sought=sought)
+                indexing = second.indexing(shop, claims=claims)
                 await indexing.run(second.look())
-        assert (shop.asked, indexing.work.reused, indexing.work.outstanding) == ([], 3, 0)
+        assert (shop.asked, indexing.tally.reused, indexing.tally.outstanding) == ([], 3, 0)

@@ -12,13 +12,13 @@ T = TypeVar("T")
 _AT_ONCE = 500
 
 
-def batches(items: Iterable[T], size: int = _AT_ONCE) -> Iterator[tuple[T, ...]]:
+def in_batches(items: Iterable[T], size: int = _AT_ONCE) -> Iterator[tuple[T, ...]]:
     """``items`` in order, in tuples of ``size``; without one, of what one statement takes."""
     rest = iter(items)
     while some := tuple(islice(rest, size)):
         yield some
 
 
-def question_marks(some: Sequence[object]) -> str:
+def placeholders(some: Sequence[object]) -> str:
     """The right side of ``IN`` for ``some``."""
     return f"({','.join('?' * len(some))})"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from embedkit.knowledge.storing import documents, fences, marks
+from embedkit.knowledge.storing import documents, fences, findings
 
 if TYPE_CHECKING:
     import sqlite3
 
 
 @attrs.frozen
-class Standing:
+class KnownInputs:
     """Inputs, by hash. Those that it does not name are to be bought.
 
     Attributes:
@@ -30,12 +30,12 @@ class Standing:
     suspected: Set[bytes]
 
 
-def standing(connection: sqlite3.Connection, tenant_id: int, hashes: Collection[bytes]) -> Standing:
+def known_inputs(connection: sqlite3.Connection, tenant_id: int, hashes: Collection[bytes]) -> KnownInputs:
     """How ``hashes`` stand with the tenant, all at one instant."""
-    marked = marks.marked(connection, tenant_id, hashes)
-    return Standing(
+    found = findings.findings_of(connection, tenant_id, hashes)
+    return KnownInputs(
         known=set(documents.known(connection, tenant_id, hashes)),
         fenced=fences.fenced(connection, tenant_id, hashes),
-        over_window={hash_ for hash_, mark in marked.items() if mark == "over-window"},
-        suspected={hash_ for hash_, mark in marked.items() if mark == "timed-out"},
+        over_window={hash_ for hash_, finding in found.items() if finding == "over-window"},
+        suspected={hash_ for hash_, finding in found.items() if finding == "timed-out"},
     )
