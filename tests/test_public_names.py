@@ -14,7 +14,7 @@ HEAVY = (
     "tokenizers",
     "safetensors",
     "wordllama",
-    "charset_normalizer",
+    "chardet",
     "dulwich",
     "watchfiles",
     "tree_sitter",

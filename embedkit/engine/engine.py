@@ -22,6 +22,7 @@ from embedkit.engine.routes import Routes
 from embedkit.errors import QueueWaitExceeded, SpaceMismatch, UsageError
 from embedkit.knowledge.model import Space
 from embedkit.knowledge.searching.ranking import CANDIDATES, fuse
+from embedkit.knowledge.storing.forgetting import Forgotten
 from embedkit.probing.broker import ProbeBroker
 from embedkit.probing.rules import Verdict
 from embedkit.settings import Settings
@@ -230,6 +231,34 @@ class Engine:
         if mode != "vector":
             words = await store.by_words(tenant, query, max(k, CANDIDATES), repository)
         return await store.hits(tenant, fuse(near, words, k=k))
+
+    async def forget(self, *, tenant: str, repository: str | None = None) -> Forgotten:
+        """Remove a repository, or all of a tenant's, from the knowledge base, with all that is kept for it.
+
+        Args:
+            tenant: Whose.
+            repository: Which; without one, all of them.
+
+        Raises:
+            UsageError: The store has no such tenant or repository.
+            EmbedkitError: A sweep is working on one of them.
+            StoreError: The store cannot be written.
+
+        Cancellation:
+            Whole repositories may be gone; one that was begun is continued by the next call.
+        """
+        store = await self.knowledge(create=False)
+        records = [record for record in await store.repositories() if record.tenant == tenant]
+        chosen = [record for record in records if repository in (None, record.name)]
+        if not chosen:
+            known = ", ".join(record.name for record in records) or "none"
+            raise UsageError(f"tenant {tenant!r} has no repository to forget by that name; it has {known}")
+        counts = [await store.forget(record) for record in chosen]
+        return Forgotten(
+            tuple((record.tenant, record.name) for record in chosen),
+            sum(documents for documents, _ in counts),
+            sum(chunks for _, chunks in counts),
+        )
 
     async def probe(self, name: str | None = None) -> Verdict:
         """Whether a provider can answer: from what is known if that is fresh, else by one call for all who ask.

@@ -52,6 +52,9 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         "--allow-empty", action="store_true", help="remove what is stored of a repository that now has no documents"
     )
 
+    sync.add_argument("--name", metavar="NAME", help="what the one folder's repository is called")
+    sync.add_argument("--list-skipped", action="store_true", help="name every file that is left out, with the reason")
+
     search = command("search", "find the nearest chunks")
     search.add_argument("query", metavar="QUERY")
     search.add_argument("-k", type=_positive, default=10, metavar="N", help="how many (default: 10)")
@@ -66,6 +69,10 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     probe.add_argument("name", nargs="?", metavar="PROVIDER", help="which provider (default: the one that embeds)")
     watch = command("watch", "sync, and sync again whenever files change")
     _add_paths(watch)
+    forget = command("forget", "remove a repository, or all of a tenant, from the knowledge base")
+    forget.add_argument("--tenant", metavar="NAME", help="whose (default: the store's only tenant)")
+    forget.add_argument("--repository", metavar="NAME", help="which (default: all of the tenant's)")
+    forget.add_argument("--yes", action="store_true", help="do not ask")
     settings = command("settings", "what is in force, and where each value came from")
     settings.add_argument("--schema", action="store_true", help="print the settings' JSON schema")
     return parser
@@ -95,6 +102,12 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def _add_paths(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="folders (tenant `default`)")
+    parser.add_argument(
+        "--include", action="append", default=[], metavar="GLOB", help="only files that this names, as in a .gitignore"
+    )
+    parser.add_argument(
+        "--exclude", action="append", default=[], metavar="GLOB", help="leave these out; `!GLOB` takes back"
+    )
 
 
 def _positive(text: str) -> int:

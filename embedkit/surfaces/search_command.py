@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from embedkit.engine import Engine, open_engine
@@ -10,6 +11,7 @@ from embedkit.errors import UsageError
 from embedkit.knowledge.searching.search import Hit
 from embedkit.settings import Settings
 from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json, print_text
+from embedkit.surfaces.folders import TENANT
 from embedkit.surfaces.interrupts import interruptible
 
 _LINES_SHOWN = 6
@@ -52,11 +54,19 @@ async def _tenants(given: argparse.Namespace, engine: Engine) -> Sequence[str]:
     if given.tenant is None and not given.all_tenants and len(names) > 1:
         raise UsageError(f"the store has several tenants: {_listed(names)}; name one (--tenant) or --all-tenants")
     chosen = names if given.tenant is None else [given.tenant]
+    for tenant in chosen:
+        if _is_left_over(tenant, engine.settings):
+            said = f"no settings name tenant {tenant} any more; its chunks are as its last sync left them"
+            sys.stderr.write(f"embedkit: {said}\n")
     repositories = [record for record in await store.repositories() if record.tenant in chosen]
     if given.repository is not None and given.repository not in {record.name for record in repositories}:
         known = _listed(sorted({record.name for record in repositories}))
         raise UsageError(f"there is no repository {given.repository!r}; there is {known}")
     return chosen
+
+
+def _is_left_over(tenant: str, settings: Settings) -> bool:
+    return bool(settings.tenants) and tenant != TENANT and tenant not in {item.name for item in settings.tenants}
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from embedkit.probing.sharing import read_verdict
 from embedkit.providers.catalogue import lane_class
 from embedkit.settings import Settings
 from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json, print_text
+from embedkit.surfaces.folders import TENANT
 from embedkit.surfaces.interrupts import interruptible
 from embedkit.surfaces.status_text import status_text
 
@@ -56,7 +58,9 @@ class Status:
             "probe": None if self.probe is None else self.probe.as_json(),
             "access": self.access(),
             "config": self.config(),
-            "repositories": [_repository(record, self.at) for record in self.repositories],
+            "repositories": [
+                {**_repository(record, self.at), "named": not self.is_left_over(record)} for record in self.repositories
+            ],
             "activity": [row.as_json() for row in self.activity],
         }
 
@@ -74,6 +78,13 @@ class Status:
             "disabled": sum(1 for item in named if not item.enabled),
             "errors": [f"{item.name}: {item.path} is not there" for item in missing],
         }
+
+    def is_left_over(self, record: RepositoryRecord) -> bool:
+        """Whether nothing names the repository any more: not the settings, nor a folder that is still there."""
+        if record.tenant == TENANT:
+            return record.root is not None and "://" not in record.root and not os.path.isdir(record.root)
+        named = {(tenant.name, item.name) for tenant in self.settings.tenants for item in tenant.repositories}
+        return bool(named) and (record.tenant, record.name) not in named
 
     def lanes(self) -> list[dict[str, Any]]:
         """Each lane that was ever used, and the one in force: as all processes that use this store wrote it down."""
@@ -145,6 +156,7 @@ def _repository(record: RepositoryRecord, now: float) -> dict[str, Any]:
         "tenant": record.tenant,
         "name": record.name,
         "revision": record.revision,
+        "root": record.root,
         "outstanding": record.outstanding,
         "streak": record.streak,
         "next_due_in": None if record.next_due_at is None else max(record.next_due_at - now, 0.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,11 +17,13 @@ from embedkit.errors import EmbedkitError, SourceError, StoreError, StoreLocked,
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
 from embedkit.knowledge.indexing.indexing import Indexing, Width
 from embedkit.knowledge.indexing.tally import Tally
-from embedkit.knowledge.sources.source import Sighting, Snapshot, Source, open_source
+from embedkit.knowledge.sources.selection import Selection
+from embedkit.knowledge.sources.source import Sighting, Snapshot, Source, open_source, printable_path
 from embedkit.knowledge.storing.leases import LEASE_SECONDS, Leased
 from embedkit.knowledge.storing.repositories import Last, RepositoryRecord
 from embedkit.knowledge.storing.retrying import retry_locked
 from embedkit.providers.catalogue import max_inputs
+from embedkit.settings.redaction import redacted_url
 from embedkit.sweep.outcome import Outcome, RepositoryReport, deciding, outcome_of
 from embedkit.sweep.progress import Progress
 from embedkit.sweep.schedule import backoff, batch_ceiling, is_due, jitter
@@ -28,11 +31,28 @@ from embedkit.sweep.schedule import backoff, batch_ceiling, is_due, jitter
 if TYPE_CHECKING:
     from embedkit.engine import Embeddings
     from embedkit.knowledge.storing.leases import Lease
-    from embedkit.settings import RepositorySettings
+    from embedkit.settings import RepositorySettings, SweepSettings
     from embedkit.sweep.sweep import Sweep
 
 _RELEASE_SECONDS = 1.0
 _REASON = 200  # characters of a foreign exception that are shown
+
+
+def root_of(described: RepositorySettings) -> str:
+    """Where a repository lies, as the store remembers it: printable, and without what is secret in an address."""
+    if described.path is not None:
+        return printable_path(os.path.abspath(described.path))
+    assert described.git is not None
+    return printable_path(redacted_url(described.git))
+
+
+def selection_of(described: RepositorySettings, sweep: SweepSettings) -> Selection:
+    """What of a repository is looked at."""
+    return Selection(
+        include=described.include or sweep.include,
+        exclude=(*sweep.exclude, *described.exclude),
+        max_file_bytes=sweep.max_file_bytes,
+    )
 
 
 class RepositoryRun:
@@ -63,7 +83,7 @@ class RepositoryRun:
         Cancellation:
             What was stored stays; the lease was given back; ``aborted`` tells how it stood.
         """
-        record = await self._sweep.store.repository(self._tenant, self._described.name)
+        record = await self._sweep.store.repository(self._tenant, self._described.name, root_of(self._described))
         if not self._sweep.all and not is_due(record.next_due_at, time.time()):
             return await self._untouched(record, "not-due", None)
         if self._sweep.circuit.is_open:
@@ -144,7 +164,7 @@ class RepositoryRun:
             git=self._described.git,
             branch=self._described.branch,
             cache=Path(settings.store.path).parent / "git",
-            max_file_bytes=settings.sweep.max_file_bytes,
+            selection=selection_of(self._described, settings.sweep),
         )
 
     async def _index(self, record: RepositoryRecord, lease: Lease, snapshot: Snapshot) -> None:
@@ -299,6 +319,8 @@ class RepositoryRun:
             "aborted",
             documents=tally.documents,
             skipped=dict(tally.skipped),
+            left_out=tally.left_out,
+            recoded=dict(tally.recoded),
             chunks=self._chunks,
             fenced=self._fenced,
             embedded=tally.embedded,

@@ -26,6 +26,7 @@ from embedkit.knowledge.indexing.buying import Buy, Buying
 from embedkit.knowledge.indexing.claims import Claims
 from embedkit.knowledge.indexing.preparing import Portion, portions, prepare
 from embedkit.knowledge.indexing.tally import Tally
+from embedkit.knowledge.sources.source import LeftOut
 
 if TYPE_CHECKING:
     from embedkit.knowledge.sources.source import Entry, Snapshot
@@ -117,6 +118,8 @@ class Indexing:
         stored = await self._store.stored(self._record)
         self.tally.documents = len(snapshot.entries)
         self.tally.skipped.update(snapshot.skipped)
+        self.tally.left_out += snapshot.left_out
+        self.tally.recoded.update(seen.encoding for seen in snapshot.sightings.values() if seen.encoding is not None)
         # Only what is known to be gone: a file that cannot be read, or a folder, may be there still.
         found = {entry.path for entry in snapshot.entries}
         gone = sorted(path for path in stored.keys() - found if not snapshot.unread.covers(path))
@@ -193,6 +196,7 @@ class Indexing:
                 nursery.start_soon(self._prepare, snapshot, changed, ahead_send)
                 async for portion in ahead:
                     self.tally.skipped["unreadable"] += len(portion.unreadable)
+                    self.tally.left_out += [LeftOut(path, "unreadable") for path in portion.unreadable]
                     self.tally.documents -= len(portion.unreadable)
                     self.tally.damaged += portion.failures
                     backlog.update(await self._buying.admit(portion))

@@ -8,6 +8,7 @@ import attrs
 
 from embedkit.clocks import ZERO, Clocks
 from embedkit.errors import EmbedkitError
+from embedkit.knowledge.sources.source import LeftOut
 
 
 @attrs.define
@@ -18,6 +19,8 @@ class Tally:
         documents: Documents at this revision.
         done: Those of them that are stored at this revision.
         skipped: Files left out, by reason.
+        left_out: The same, each by name.
+        recoded: Documents that were in another encoding than UTF-8, by encoding.
         embedded: Vectors bought.
         reused: Chunks of changed documents whose vector was there already.
         deleted: Chunks removed.
@@ -33,6 +36,8 @@ class Tally:
     documents: int = 0
     done: int = 0
     skipped: Counter[str] = attrs.field(factory=Counter)
+    left_out: list[LeftOut] = attrs.field(factory=list)
+    recoded: Counter[str] = attrs.field(factory=Counter)
     embedded: int = 0
     reused: int = 0
     deleted: int = 0

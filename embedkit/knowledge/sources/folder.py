@@ -17,7 +17,6 @@ import hashlib
 import os
 import stat
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,17 +25,17 @@ from typing import Final
 import attrs
 
 from embedkit.errors import SourceError, UsageError
-from embedkit.knowledge.model import Document, SkipReason
+from embedkit.knowledge.model import Document
 from embedkit.knowledge.sources.filters import (
-    DEFAULT_MAX_FILE_BYTES,
     NEVER_INDEXED,
     RULES_GENERATION,
-    decode,
-    skipped_by_content,
+    look_at,
     skipped_by_name,
 )
 from embedkit.knowledge.sources.ignore import IGNORE_FILES, Ignored
-from embedkit.knowledge.sources.source import Entry, Sighting, Unread, UnreadSoFar, printable_path
+from embedkit.knowledge.sources.selection import Selection
+from embedkit.knowledge.sources.source import Entry, Listed, Listing, Sighting, printable_path
+from embedkit.knowledge.sources.texts import document_of
 
 QUIET_SECONDS: Final = 2.0
 """Older than this, a write is told from the next by its time: the coarsest file systems count in 2 s."""
@@ -44,6 +43,7 @@ QUIET_SECONDS: Final = 2.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ_SIZE = 1 << 20
+_IGNORE_FILE_BYTES = 1 << 20
 
 
 class _Oversized(Exception):
@@ -56,12 +56,12 @@ class FolderSource:
 
     Attributes:
         root: The folder. It may itself be a symbolic link.
-        max_file_bytes: Larger files are left out.
+        selection: What is looked at.
         clock: Wall-clock time in ns, as the file system stamps files.
     """
 
     root: Path
-    max_file_bytes: int = DEFAULT_MAX_FILE_BYTES
+    selection: Selection = attrs.field(factory=Selection)
     clock: Callable[[], int] = attrs.field(default=time.time_ns, repr=False)
 
     def snapshot(
@@ -71,30 +71,24 @@ class FolderSource:
         walk = _Walk(self, known or {}, check or _nothing)
         with _opened_root(self.root) as root:
             walk.run(root)
-        entries = tuple(sorted(walk.entries, key=lambda entry: entry.path))
-        skipped = dict(sorted(walk.skipped.items()))
+        listed = walk.listing.done()
         return FolderSnapshot(
-            self.root,
-            self.max_file_bytes,
-            _revision(entries),
-            entries,
-            skipped,
-            walk.sightings,
-            walk.unread.seen(),
+            revision=listed.revision,
+            entries=listed.entries,
+            sightings=listed.sightings,
+            left_out=listed.left_out,
+            unread=listed.unread,
+            root=self.root,
+            max_file_bytes=self.selection.max_file_bytes,
         )
 
 
-@attrs.frozen
-class FolderSnapshot:
+@attrs.frozen(kw_only=True)
+class FolderSnapshot(Listed):
     """A folder as one listing found it."""
 
     root: Path
     max_file_bytes: int
-    revision: str
-    entries: tuple[Entry, ...] = attrs.field(repr=False)
-    skipped: Mapping[SkipReason, int]
-    sightings: Mapping[str, Sighting] = attrs.field(repr=False)
-    unread: Unread = attrs.field(default=Unread(), repr=False)
 
     def read(self, entry: Entry) -> Document:
         """The text of one entry; see ``Snapshot.read``."""
@@ -108,102 +102,106 @@ class FolderSnapshot:
             raise SourceError(f"{entry.path}: grew while it was being indexed: sync again") from error
         if hashlib.sha256(data).hexdigest() != entry.content_hash:
             raise SourceError(f"{entry.path}: changed while it was being indexed: sync again")
-        text, lossy = decode(data)
-        return Document(entry.path, entry.content_hash, text, lossy)
+        return document_of(entry.path, entry.content_hash, data)
+
+
+@attrs.frozen
+class _Pending:
+    """A folder that is still to be listed: its path with the slash at its end, and what holds in it."""
+
+    path: str
+    rules: Ignored
+    is_included: bool
 
 
 class _Walk:
     """One walk over a folder, and what it has found so far."""
 
     def __init__(self, source: FolderSource, known: Mapping[str, Sighting], check: Callable[[], object]) -> None:
-        self._limit = source.max_file_bytes
+        self._selection = source.selection
         self._known = known
         self._check = check
         self._quiet_since = source.clock() - int(QUIET_SECONDS * 1e9)
-        self.entries: list[Entry] = []
-        self.skipped: Counter[SkipReason] = Counter()
-        self.sightings: dict[str, Sighting] = {}
-        self.unread = UnreadSoFar()
+        self.listing = Listing()
 
     def run(self, root: int) -> None:
         # A stack, not recursion: folders may be nested deeper than Python calls, or than there are descriptors.
-        pending: list[tuple[str, Ignored]] = [("", Ignored())]
+        pending = [_Pending("", self._selection.rules(), is_included=False)]
         while pending:
-            folder, ignored = pending.pop()
+            folder = pending.pop()
             self._check()
             try:
-                with _opened_folder(root, folder.rstrip("/")) as here:
-                    pending.extend(self._list(here, folder, ignored))
+                with _opened_folder(root, folder.path.rstrip("/")) as here:
+                    pending.extend(self._list(here, folder))
             except OSError as error:
-                if not folder:
+                if not folder.path:
                     raise SourceError(f"the repository's folder cannot be listed: {error.strerror}") from error
                 if not isinstance(error, FileNotFoundError):
-                    self.skipped["unreadable"] += 1
-                    self.unread.folders.append(printable_path(folder))
+                    self.listing.lose(printable_path(folder.path))
 
-    def _list(self, here: int, folder: str, ignored: Ignored) -> list[tuple[str, Ignored]]:
+    def _list(self, here: int, folder: _Pending) -> list[_Pending]:
         """Look at what one folder holds; the folders in it are returned, with the rules that hold here."""
         with os.scandir(here) as listing:
             items = sorted(listing, key=lambda item: item.name)
         texts = [self._ignore_file(here, item.name) for name in IGNORE_FILES for item in items if item.name == name]
-        if texts:
-            ignored = ignored.within(folder, texts)
-        folders: list[tuple[str, Ignored]] = []
+        rules = folder.rules.within(folder.path, texts) if texts else folder.rules
+        folders: list[_Pending] = []
         for item in items:
             if item.name in NEVER_INDEXED:
                 continue
-            raw = folder + item.name
             is_folder = item.is_dir(follow_symlinks=False)
-            if ignored.rules and ignored.covers(raw + "/" if is_folder else raw):
+            raw = folder.path + item.name + ("/" if is_folder else "")
+            if self._selection.covers(raw, rules):
                 continue
+            is_included = self._selection.names(raw, above=folder.is_included)
             if is_folder:
-                folders.append((raw + "/", ignored))
+                folders.append(_Pending(raw, rules, is_included))
+            elif not is_included:
+                continue
             elif item.is_symlink():
-                self.skipped["symlink"] += 1
+                self.listing.leave_out(printable_path(raw), "symlink")
             else:
                 self._look(here, item, raw)
         return folders
 
     def _ignore_file(self, here: int, name: str) -> bytes:
         try:
-            return _read(here, name, DEFAULT_MAX_FILE_BYTES)[0]
+            return _read(here, name, _IGNORE_FILE_BYTES)[0]
         except (OSError, _Oversized):
             return b""  # as git: an ignore file that cannot be read ignores nothing
 
     def _look(self, here: int, item: os.DirEntry[str], raw: str) -> None:
         path = printable_path(raw)
         try:
-            seen = self._sighting(here, item, path)
+            seen = self._sighting(here, item, raw, path)
         except _Oversized:
             seen = Sighting("", None, "oversized")
         except FileNotFoundError:
             return  # gone since it was listed: nothing else says that a file is
         except OSError:  # no permission, no regular file, a disk that fails
             seen = Sighting("", None, "unreadable")
-        self.sightings[path] = seen
-        if seen.skipped == "unreadable":
-            self.unread.paths.add(path)
-        if seen.content_hash is not None:
-            self.entries.append(Entry(path, seen.content_hash, raw))
-        elif seen.skipped is not None:
-            self.skipped[seen.skipped] += 1
+        self.listing.add(path, seen, raw)
 
-    def _sighting(self, here: int, item: os.DirEntry[str], path: str) -> Sighting:
+    def _sighting(self, here: int, item: os.DirEntry[str], raw: str, path: str) -> Sighting:
         status = item.stat(follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
             return Sighting("", None, "unreadable")
         stamp = self._stamp(status)
-        reason = skipped_by_name(path, status.st_size, self._limit)
+        if self._selection.is_secret(raw):
+            return Sighting(stamp, None, "secret")
+        limit = self._selection.max_file_bytes
+        reason = skipped_by_name(path, status.st_size, limit)
         if reason is not None:
             return Sighting(stamp, None, reason)
         known = self._known.get(path)
         if known is not None and stamp and known.stamp == stamp and _holds(known):
             return known
         self._check()
-        data, before, after = _read(here, item.name, self._limit)
+        data, before, after = _read(here, item.name, limit)
         stamp = self._stamp(before) if self._stamp(before) == self._stamp(after) else ""
-        reason = skipped_by_content(path, data)
-        return Sighting(stamp, None if reason else hashlib.sha256(data).hexdigest(), reason)
+        found = look_at(path, data)
+        content_hash = None if found.skipped else hashlib.sha256(data).hexdigest()
+        return Sighting(stamp, content_hash, found.skipped, found.encoding)
 
     def _stamp(self, status: os.stat_result) -> str:
         if max(status.st_mtime_ns, status.st_ctime_ns) >= self._quiet_since:
@@ -213,18 +211,11 @@ class _Walk:
 
 def _holds(known: Sighting) -> bool:
     """Whether a sighting depends on the file's bytes alone, not on a limit or permission that may have changed."""
-    return known.content_hash is not None or known.skipped in ("binary", "generated")
+    return known.content_hash is not None or known.skipped in ("binary", "generated", "lfs", "undecodable")
 
 
 def _nothing() -> None:
     pass
-
-
-def _revision(entries: tuple[Entry, ...]) -> str:
-    digest = hashlib.sha256()
-    for entry in entries:
-        digest.update(f"{entry.path}\0{entry.content_hash}\n".encode())
-    return digest.hexdigest()
 
 
 @contextmanager

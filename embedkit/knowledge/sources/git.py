@@ -25,9 +25,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import attrs
 
 from embedkit.errors import EmbedkitError, SourceError, UsageError
-from embedkit.knowledge.sources.filters import DEFAULT_MAX_FILE_BYTES
 from embedkit.knowledge.sources.git_cache import drop_stale_locks, locked, remove
 from embedkit.knowledge.sources.git_tree import GitSnapshot, TreeWalk
+from embedkit.knowledge.sources.selection import Selection
 from embedkit.knowledge.sources.source import Sighting, printable_path
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ class GitSource:
         address: Path or URL. Shown without what is secret in it.
         branch: Branch or tag; the repository's own head if ``None``.
         cache: Folder in which repositories that are fetched are kept.
-        max_file_bytes: Larger files are left out.
+        selection: What is looked at.
     """
 
     address: str = attrs.field(repr=redacted)
     branch: str | None = None
     cache: Path | None = None
-    max_file_bytes: int = DEFAULT_MAX_FILE_BYTES
+    selection: Selection = attrs.field(factory=Selection)
 
     def __attrs_post_init__(self) -> None:
         try:
@@ -149,20 +149,21 @@ class GitSource:
 
     def _listed(self, repository: Repo, refs: _Refs, look: _Look, *, is_cached: bool = False) -> GitSnapshot:
         commit = self._chosen(repository, refs, is_cached=is_cached)
-        walk = TreeWalk(repository, self.max_file_bytes, look.known, look.check)
+        walk = TreeWalk(repository, self.selection, look.known, look.check)
         if commit is not None:
             found = commit
             self._guarded("cannot be listed", lambda: walk.run(found), is_cached=is_cached)
         if commit is not None and is_cached:
             # The next fetch tells the other side that this much is here.
             self._guarded("its cache cannot be written", lambda: _keep(repository, found), is_cached=True)
+        listed = walk.listing.done(commit.decode() if commit is not None else NO_COMMIT)
         return GitSnapshot(
-            repository,
-            commit.decode() if commit is not None else NO_COMMIT,
-            tuple(sorted(walk.entries, key=lambda entry: entry.path)),
-            dict(sorted(walk.skipped.items())),
-            walk.sightings,
-            walk.unread.seen(),
+            revision=listed.revision,
+            entries=listed.entries,
+            sightings=listed.sightings,
+            left_out=listed.left_out,
+            unread=listed.unread,
+            repository=repository,
         )
 
     def _fetch(self, repository: Repo) -> _Refs:

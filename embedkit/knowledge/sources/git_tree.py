@@ -12,22 +12,23 @@ import stat
 import threading
 import weakref
 import zlib
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from embedkit.errors import SourceError
-from embedkit.knowledge.model import Document, SkipReason
+from embedkit.knowledge.model import Document
 from embedkit.knowledge.sources.filters import (
     NEVER_INDEXED,
     RULES_GENERATION,
-    decode,
-    skipped_by_content,
+    Look,
+    look_at,
     skipped_by_name,
 )
-from embedkit.knowledge.sources.source import Entry, Sighting, Unread, UnreadSoFar, printable_path
+from embedkit.knowledge.sources.selection import Selection
+from embedkit.knowledge.sources.source import Entry, Listed, Listing, Sighting, printable_path
+from embedkit.knowledge.sources.texts import document_of
 
 if TYPE_CHECKING:
     from dulwich.object_store import PackBasedObjectStore
@@ -40,35 +41,29 @@ _BLOB, _OFFSET_DELTA, _NAMED_DELTA = 3, 6, 7
 _HEADER = 128  # bytes of a packed object that surely hold its header and the first of its data
 
 
-@attrs.frozen(eq=False)
-class GitSnapshot:
+@attrs.frozen(eq=False, kw_only=True)
+class GitSnapshot(Listed):
     """One commit of a repository. Keeps the repository open until it is closed or collected."""
 
-    _repository: Repo = attrs.field(repr=False)
-    revision: str
-    entries: tuple[Entry, ...] = attrs.field(repr=False)
-    skipped: Mapping[SkipReason, int]
-    sightings: Mapping[str, Sighting] = attrs.field(repr=False)
-    unread: Unread = attrs.field(default=Unread(), repr=False)
+    repository: Repo = attrs.field(repr=False)
     # dulwich's packs keep a place in their file: one read at a time.
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        weakref.finalize(self, self._repository.close)
+        weakref.finalize(self, self.repository.close)
 
     def close(self) -> None:
         """Close the repository: nothing more can be read."""
-        self._repository.close()
+        self.repository.close()
 
     def read(self, entry: Entry) -> Document:
         """The text of one entry; see ``Snapshot.read``."""
         try:
             with self._lock:
-                data = _raw(self._repository, entry.locator)
+                data = _raw(self.repository, entry.locator)
         except Exception as error:  # dulwich raises many kinds for an object that is gone or torn
             raise SourceError(f"{entry.path}: is no longer in the git repository: sync again") from error
-        text, lossy = decode(data)
-        return Document(entry.path, entry.content_hash, text, lossy)
+        return document_of(entry.path, entry.content_hash, data)
 
 
 class TreeWalk:
@@ -77,18 +72,16 @@ class TreeWalk:
     def __init__(
         self,
         repository: Repo,
-        max_file_bytes: int,
+        selection: Selection,
         known: Mapping[str, Sighting],
         check: Callable[[], object],
     ) -> None:
         self._repository = repository
-        self._limit = max_file_bytes
+        self._selection = selection
+        self._rules = selection.rules()
         self._known = known
         self._check = check
-        self.entries: list[Entry] = []
-        self.skipped: Counter[SkipReason] = Counter()
-        self.sightings: dict[str, Sighting] = {}
-        self.unread = UnreadSoFar()
+        self.listing = Listing()
 
     def run(self, commit: ObjectID) -> None:
         """Look at every file of the commit's tree.
@@ -101,22 +94,21 @@ class TreeWalk:
 
         head = self._repository[commit]
         assert isinstance(head, Commit)
-        pending: list[tuple[str, ObjectID]] = [("", head.tree)]
+        pending: list[tuple[str, ObjectID, bool]] = [("", head.tree, False)]
         while pending:
-            folder, tree_id = pending.pop()
+            folder, tree_id, is_included = pending.pop()
             self._check()
             # A tree that holds another twice, which holds another twice, has more files than anybody can count.
-            if len(self.sightings) + len(pending) > _MOST_FILES:
+            if len(self.listing.sightings) + len(pending) > _MOST_FILES:
                 raise SourceError(f"it has more than {_MOST_FILES:,} files")
             try:
-                pending.extend(self._list(folder, tree_id))
+                pending.extend(self._list(folder, tree_id, is_included))
             except Exception:
                 if not folder:
                     raise
-                self.skipped["unreadable"] += 1
-                self.unread.folders.append(printable_path(folder))
+                self.listing.lose(printable_path(folder))
 
-    def _list(self, folder: str, tree_id: ObjectID) -> list[tuple[str, ObjectID]]:
+    def _list(self, folder: str, tree_id: ObjectID, above: bool) -> list[tuple[str, ObjectID, bool]]:
         """Look at the files of one tree; the trees in it are returned."""
         from dulwich.objects import Tree
 
@@ -131,44 +123,53 @@ class TreeWalk:
             name = os.fsdecode(item.path)
             if name in NEVER_INDEXED:
                 continue
+            is_folder = stat.S_ISDIR(item.mode)
+            raw = f"{folder}{name}/" if is_folder else folder + name
             if name in ("", ".", "..") or "/" in name:
-                self.skipped["unreadable"] += 1  # would lead out of the root if it were a file's name
-            elif stat.S_ISDIR(item.mode):
-                folders.append((f"{folder}{name}/", item.sha))
+                # It would lead out of the root if it were a file's name.
+                self.listing.leave_out(printable_path(raw), "unreadable")
+                continue
+            if self._selection.covers(raw, self._rules):
+                continue
+            is_included = self._selection.names(raw, above=above)
+            if is_folder:
+                folders.append((raw, item.sha, is_included))
+            elif not is_included:
+                continue
             elif stat.S_ISLNK(item.mode) or stat.S_IFMT(item.mode) == _SUBMODULE:
-                self.skipped["symlink"] += 1
+                self.listing.leave_out(printable_path(raw), "symlink")
             else:
-                self._look(folder + name, item.sha)
+                self._look(raw, item.sha)
         return folders
 
     def _look(self, raw: str, blob: ObjectID) -> None:
         path = printable_path(raw)
-        if path in self.sightings:
+        if path in self.listing.sightings:
             return  # a malformed tree that names a file twice: git, too, takes the first
         try:
-            seen = self._sighting(path, blob)
+            seen = self._sighting(raw, path, blob)
         except Exception:  # dulwich raises many kinds for an object that is gone or torn
             seen = Sighting("", None, "unreadable")
-            self.unread.paths.add(path)
-        self.sightings[path] = seen
-        if seen.content_hash is not None:
-            self.entries.append(Entry(path, seen.content_hash, blob.decode()))
-        elif seen.skipped is not None:
-            self.skipped[seen.skipped] += 1
+        self.listing.add(path, seen, blob.decode())
 
-    def _sighting(self, path: str, blob: ObjectID) -> Sighting:
+    def _sighting(self, raw: str, path: str, blob: ObjectID) -> Sighting:
         stamp = f"{RULES_GENERATION}:{blob.decode()}"
+        if self._selection.is_secret(raw):
+            return Sighting(stamp, None, "secret")
         known = self._known.get(path)
-        if known is not None and known.stamp == stamp and known.skipped != "oversized":
+        if known is not None and known.stamp == stamp and known.skipped not in ("oversized", "secret"):
             return known
         self._check()
+        limit = self._selection.max_file_bytes
         size = blob_size(self._repository.object_store, blob)
-        reason = skipped_by_name(path, size, self._limit)
+        reason = skipped_by_name(path, size, limit)
         if reason is not None:
             return Sighting(stamp, None, reason)
         data = _raw(self._repository, blob.decode())
-        reason = skipped_by_name(path, len(data), self._limit) or skipped_by_content(path, data)
-        return Sighting(stamp, None if reason else hashlib.sha256(data).hexdigest(), reason)
+        reason = skipped_by_name(path, len(data), limit)
+        found = look_at(path, data) if reason is None else Look(reason)
+        content_hash = None if found.skipped else hashlib.sha256(data).hexdigest()
+        return Sighting(stamp, content_hash, found.skipped, found.encoding)
 
 
 def _raw(repository: Repo, blob: str) -> bytes:

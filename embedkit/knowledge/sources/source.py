@@ -9,7 +9,9 @@ read, and may raise to end the work.
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +20,7 @@ import attrs
 
 from embedkit.errors import UsageError
 from embedkit.knowledge.model import Document, SkipReason
-from embedkit.knowledge.sources.filters import DEFAULT_MAX_FILE_BYTES
+from embedkit.knowledge.sources.selection import Selection
 
 
 @attrs.frozen
@@ -29,11 +31,13 @@ class Sighting:
         stamp: Changes whenever the file may have. Empty if that cannot be relied on yet: equal to no other.
         content_hash: SHA-256 of the bytes in hex, or ``None`` if the file is left out.
         skipped: Why it is left out.
+        encoding: Of its text, where it had to be told (see ``encodings``); ``None`` for UTF-8.
     """
 
     stamp: str
     content_hash: str | None
     skipped: SkipReason | None = None
+    encoding: str | None = None
 
 
 @attrs.frozen
@@ -73,16 +77,76 @@ class Unread:
         return path in self.paths or path.startswith(self.folders)
 
 
-@attrs.define
-class UnreadSoFar:
-    """Gathers what a walk could not read."""
+@attrs.frozen
+class LeftOut:
+    """A file, or a folder that could not be listed, that is not indexed."""
 
-    paths: set[str] = attrs.field(factory=set)
-    folders: list[str] = attrs.field(factory=list)
+    path: str
+    reason: SkipReason
 
-    def seen(self) -> Unread:
-        """What was gathered."""
-        return Unread(frozenset(self.paths), tuple(self.folders))
+
+@attrs.frozen(kw_only=True)
+class Listed:
+    """What a listing found; see ``Snapshot``, whose part it is."""
+
+    revision: str
+    entries: tuple[Entry, ...] = attrs.field(repr=False)
+    sightings: Mapping[str, Sighting] = attrs.field(repr=False)
+    left_out: tuple[LeftOut, ...] = attrs.field(default=(), repr=False)
+    unread: Unread = attrs.field(default=Unread(), repr=False)
+
+    @property
+    def skipped(self) -> Mapping[SkipReason, int]:
+        """How many files are left out, by reason."""
+        return dict(sorted(Counter(item.reason for item in self.left_out).items()))
+
+
+class Listing:
+    """Gathers what a walk finds."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.sightings: dict[str, Sighting] = {}
+        self._left_out: list[LeftOut] = []
+        self._unread_paths: set[str] = set()
+        self._unread_folders: list[str] = []
+
+    def add(self, path: str, seen: Sighting, locator: str) -> None:
+        """A file was looked at."""
+        self.sightings[path] = seen
+        if seen.content_hash is not None:
+            self.entries.append(Entry(path, seen.content_hash, locator))
+        elif seen.skipped is not None:
+            self.leave_out(path, seen.skipped)
+            if seen.skipped == "unreadable":
+                self._unread_paths.add(path)
+
+    def leave_out(self, path: str, reason: SkipReason) -> None:
+        """A file is not to be indexed, and need not be remembered."""
+        self._left_out.append(LeftOut(path, reason))
+
+    def lose(self, folder: str) -> None:
+        """A folder (with the slash at its end) could not be listed."""
+        self.leave_out(folder, "unreadable")
+        self._unread_folders.append(folder)
+
+    def done(self, revision: str | None = None) -> Listed:
+        """All of it; without a ``revision``, under the hash of its paths and contents."""
+        entries = tuple(sorted(self.entries, key=lambda entry: entry.path))
+        return Listed(
+            revision=_revision(entries) if revision is None else revision,
+            entries=entries,
+            sightings=self.sightings,
+            left_out=tuple(sorted(self._left_out, key=lambda item: item.path)),
+            unread=Unread(frozenset(self._unread_paths), tuple(self._unread_folders)),
+        )
+
+
+def _revision(entries: tuple[Entry, ...]) -> str:
+    digest = hashlib.sha256()
+    for entry in entries:
+        digest.update(f"{entry.path}\0{entry.content_hash}\n".encode())
+    return digest.hexdigest()
 
 
 class Snapshot(Protocol):
@@ -99,6 +163,10 @@ class Snapshot(Protocol):
     @property
     def skipped(self) -> Mapping[SkipReason, int]:
         """How many files are left out, by reason. Ignored files are not counted."""
+
+    @property
+    def left_out(self) -> Sequence[LeftOut]:
+        """The same, each by name."""
 
     @property
     def sightings(self) -> Mapping[str, Sighting]:
@@ -140,7 +208,7 @@ def open_source(
     git: str | None = None,
     branch: str | None = None,
     cache: Path | None = None,
-    max_file_bytes: int = DEFAULT_MAX_FILE_BYTES,
+    selection: Selection | None = None,
 ) -> Source:
     """The source of a repository that is a folder (``path``) or a git repository (``git``).
 
@@ -149,21 +217,22 @@ def open_source(
         git: A path or URL of a git repository.
         branch: Branch or tag to read; the repository's own head if ``None``.
         cache: Folder in which repositories that are not local are kept, bare.
-        max_file_bytes: Larger files are left out.
+        selection: What is looked at; without one, what the defaults say.
 
     Raises:
         UsageError: Neither or both are given, or the ``git`` extra is not installed.
     """
     if (path is None) == (git is None):
         raise UsageError("a repository has either a path or a git address: give one of the two")
+    chosen = Selection() if selection is None else selection
     if path is not None:
         from embedkit.knowledge.sources.folder import FolderSource
 
-        return FolderSource(path, max_file_bytes=max_file_bytes)
+        return FolderSource(path, chosen)
     from embedkit.knowledge.sources.git import GitSource
 
     assert git is not None
-    return GitSource(git, branch=branch, cache=cache, max_file_bytes=max_file_bytes)
+    return GitSource(git, branch=branch, cache=cache, selection=chosen)
 
 
 def printable_path(raw: str) -> str:

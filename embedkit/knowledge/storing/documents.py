@@ -121,7 +121,7 @@ def count(connection: sqlite3.Connection, repository_id: int) -> tuple[int, int]
 def sightings(connection: sqlite3.Connection, repository_id: int) -> dict[str, Sighting]:
     """What the source saw of each file at the checkpoint, by path."""
     rows = connection.execute(
-        "SELECT path, stamp, content_hash, skipped FROM sightings WHERE repository_id = ?", (repository_id,)
+        "SELECT path, stamp, content_hash, skipped, encoding FROM sightings WHERE repository_id = ?", (repository_id,)
     )
     return {path: Sighting(*seen) for path, *seen in rows}
 
@@ -130,9 +130,9 @@ def save_sightings(connection: sqlite3.Connection, repository_id: int, seen: Map
     """Remember what the source saw, and nothing else; only what has changed is written. Returns whether any has."""
     held = sightings(connection, repository_id)
     connection.executemany(
-        "INSERT OR REPLACE INTO sightings VALUES (?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO sightings VALUES (?, ?, ?, ?, ?, ?)",
         (
-            (repository_id, path, sighting.stamp, sighting.content_hash, sighting.skipped)
+            (repository_id, path, sighting.stamp, sighting.content_hash, sighting.skipped, sighting.encoding)
             for path, sighting in seen.items()
             if held.get(path) != sighting
         ),

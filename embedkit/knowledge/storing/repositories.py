@@ -49,6 +49,7 @@ class RepositoryRecord:
         outstanding: Documents that the last sweep left undone.
         next_due_at: Wall-clock time when it is due again, or ``None``: at once.
         last: How its last sweep ended, or ``None``: never swept.
+        root: Where it lay when it was swept last: an absolute path, or an address without what is secret in it.
         batch_ceiling: Most inputs that a ticket of its next sweep may hold, since larger ones timed out; ``None``: as
             many as the settings say.
     """
@@ -65,12 +66,13 @@ class RepositoryRecord:
     next_due_at: float | None = None
     last: Last | None = None
     batch_ceiling: int | None = None
+    root: str | None = None
 
 
 _SELECT = """
     SELECT r.id, r.tenant_id, t.name, r.name, r.revision, r.generation, r.streak, r.succeeded, r.outstanding,
-           r.next_due_at, r.batch_ceiling, r.outcome, r.code, r.attribution, r.reason, r.queue_wait, r.provider_time,
-           r.retry_wait, r.at
+           r.next_due_at, r.batch_ceiling, r.root, r.outcome, r.code, r.attribution, r.reason, r.queue_wait,
+           r.provider_time, r.retry_wait, r.at
     FROM repositories r JOIN tenants t ON t.id = r.tenant_id
 """
 
@@ -82,16 +84,27 @@ def tenant_id(connection: sqlite3.Connection, name: str) -> int | None:
 
 
 def tenant_names(connection: sqlite3.Connection) -> list[str]:
-    """All tenants, sorted."""
-    return [name for (name,) in connection.execute("SELECT name FROM tenants ORDER BY name")]
+    """All tenants that have repositories, sorted."""
+    rows = connection.execute(
+        "SELECT name FROM tenants t WHERE EXISTS (SELECT 1 FROM repositories WHERE tenant_id = t.id) ORDER BY name"
+    )
+    return [name for (name,) in rows]
 
 
-def ensure(connection: sqlite3.Connection, tenant: str, name: str) -> RepositoryRecord:
-    """The repository's record, made if the store has none."""
+def ensure(connection: sqlite3.Connection, tenant: str, name: str, root: str | None = None) -> RepositoryRecord:
+    """The repository's record, made if the store has none; it lies at ``root`` now, if that is known."""
     connection.execute("INSERT OR IGNORE INTO tenants (name) VALUES (?)", (tenant,))
     connection.execute(
         "INSERT OR IGNORE INTO repositories (tenant_id, name) SELECT id, ? FROM tenants WHERE name = ?", (name, tenant)
     )
+    if root is not None:
+        connection.execute(
+            """
+            UPDATE repositories SET root = ? WHERE name = ? AND root IS NOT ?
+            AND tenant_id = (SELECT id FROM tenants WHERE name = ?)
+            """,
+            (root, name, root, tenant),
+        )
     row = connection.execute(f"{_SELECT} WHERE t.name = ? AND r.name = ?", (tenant, name)).fetchone()
     return _record(row)
 
@@ -131,11 +144,12 @@ def save(connection: sqlite3.Connection, record: RepositoryRecord) -> None:
 
 
 def _record(row: tuple[Any, ...]) -> RepositoryRecord:
-    id_, tenant_number, tenant, name, revision, generation, streak, succeeded, outstanding, due, ceiling, *end = row
-    outcome, code, attribution, reason, queue_wait, provider_time, retry_wait, at = end
+    id_, tenant_number, tenant, name, revision, generation, streak, succeeded, outstanding, due, *end = row
+    ceiling, root, outcome, code, attribution, reason, queue_wait, provider_time, retry_wait, at = end
     last = None
     if outcome is not None:
         last = Last(outcome, code, attribution, reason, Clocks(queue_wait, provider_time, retry_wait), at)
-    return RepositoryRecord(
-        id_, tenant_number, tenant, name, revision, generation, streak, bool(succeeded), outstanding, due, last, ceiling
+    found = RepositoryRecord(
+        id_, tenant_number, tenant, name, revision, generation, streak, bool(succeeded), outstanding
     )
+    return attrs.evolve(found, next_due_at=due, last=last, batch_ceiling=ceiling, root=root)

@@ -100,4 +100,8 @@ STEPS = (
     DELETE FROM fences WHERE code = 'KB_VECTOR_EMBED_INPUT_TRUNCATED';
     UPDATE documents SET generation = 0 WHERE fenced > 0;
     """,
+    """
+    ALTER TABLE sightings ADD COLUMN encoding TEXT;  -- NULL: UTF-8
+    ALTER TABLE repositories ADD COLUMN root TEXT;  -- where it lay when it was swept last; NULL: not known yet
+    """,
 )

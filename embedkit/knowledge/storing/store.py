@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import trio
+
 from embedkit.activity.process import this_process
+from embedkit.errors import StoreError
 from embedkit.knowledge.searching import matrix, search
-from embedkit.knowledge.storing import documents, fences, findings, leases, repositories, schema, spaces
+from embedkit.knowledge.storing import documents, fences, findings, forgetting, leases, repositories, schema, spaces
 from embedkit.knowledge.storing.known_inputs import KnownInputs, known_inputs
+from embedkit.knowledge.storing.parameters import in_batches
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_RELEASE_SECONDS = 1.0
+
 
 class Store(Protocol):
     """What indexing, sweeps and search need of a knowledge base.
@@ -48,8 +55,8 @@ class Store(Protocol):
         """Fix the space at the first good reply; SpaceMismatch if it is another already."""
         ...
 
-    async def repository(self, tenant: str, name: str) -> RepositoryRecord:
-        """The repository's record, made if there is none."""
+    async def repository(self, tenant: str, name: str, root: str | None = None) -> RepositoryRecord:
+        """The repository's record, made if there is none; it lies at ``root`` now, if that is known."""
         ...
 
     async def repositories(self) -> list[RepositoryRecord]:
@@ -108,6 +115,10 @@ class Store(Protocol):
         """Write the record, what the source saw (if given), and give the lease back, in one transaction."""
         ...
 
+    async def forget(self, record: RepositoryRecord) -> tuple[int, int]:
+        """Remove the repository with all that is kept for it; documents and chunks that went. Leased if it is busy."""
+        ...
+
     async def count(self, record: RepositoryRecord) -> tuple[int, int]:
         """Documents and chunks of the repository."""
         ...
@@ -153,13 +164,13 @@ class SqliteStore:
         """
         await self._database.write(partial(spaces.claim, self.path, space))
 
-    async def repository(self, tenant: str, name: str) -> RepositoryRecord:
+    async def repository(self, tenant: str, name: str, root: str | None = None) -> RepositoryRecord:
         """See ``Store``.
 
         Cancellation:
             Nothing was changed, unless it returned.
         """
-        return await self._database.write(lambda connection: repositories.ensure(connection, tenant, name))
+        return await self._database.write(lambda connection: repositories.ensure(connection, tenant, name, root))
 
     async def repositories(self) -> list[RepositoryRecord]:
         """See ``Store``.
@@ -291,6 +302,26 @@ class SqliteStore:
             leases.release(connection, lease)
 
         await self._write_under(lease, work)
+
+    async def forget(self, record: RepositoryRecord) -> tuple[int, int]:
+        """See ``Store``. In portions, so that others get their turn; the record goes last.
+
+        Cancellation:
+            Part of the documents may be gone; the record is still there, and the next call goes on.
+        """
+        lease = await self.lease(record)
+        try:
+            paths = sorted(await self.stored(record))
+            chunks = 0
+            for some in in_batches(paths, forgetting.DOCUMENTS_AT_ONCE):
+                chunks += await self.remove(record, lease, some)
+        except BaseException:
+            with trio.move_on_after(_RELEASE_SECONDS, shield=True), suppress(StoreError):
+                await self.release(lease)
+            raise
+        await self._write_under(lease, lambda connection: forgetting.drop_repository(connection, record))
+        self._matrices.pop(record.tenant_id, None)
+        return len(paths), chunks
 
     async def count(self, record: RepositoryRecord) -> tuple[int, int]:
         """See ``Store``.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from embedkit.knowledge.chunking import chunk
 from embedkit.knowledge.searching.words import embedding_input, index_words, match_expression
-from embedkit.knowledge.sources.filters import skipped_by_content
+from embedkit.knowledge.sources.filters import look_at
 
 MEBIBYTE = 1 << 20
 PATHS = ["a.py", "a.c", "a.js", "a.md", "a.rst", "a.txt", "a.json", "a.sql", "a.sh", "a.csv", "a.unknown", "README"]
@@ -43,7 +43,7 @@ def assert_quick(path: str, text: str) -> None:
     for piece in chunk(path, text):
         index_words(piece.text)
         embedding_input(piece.scope, piece.text)
-    skipped_by_content(path, text.encode("utf-8", "surrogatepass"))
+    look_at(path, text.encode("utf-8", "surrogatepass"))
     assert time.process_time() - began < 4, path  # aim: 2 s on a quiet machine
 
 

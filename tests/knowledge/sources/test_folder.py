@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from embedkit.errors import SourceError, UsageError
 from embedkit.knowledge.sources.folder import FolderSource
+from embedkit.knowledge.sources.selection import Selection
 from embedkit.knowledge.sources.source import Snapshot, open_source, printable_path
 
 
@@ -44,8 +45,8 @@ def test_documents_are_listed_by_path_and_read_one_by_one(tmp_path: Path) -> Non
     snapshot = open_source(path=tmp_path).snapshot()
     assert paths(snapshot) == ["a.txt", "a/c.py", "b.txt", "latin.txt"]
     documents = [snapshot.read(entry) for entry in snapshot.entries]
-    assert [document.text for document in documents] == ["", "one", "two", "caf\ufffd"]
-    assert [document.decoded_with_loss for document in documents] == [False, False, False, True]
+    assert [document.text for document in documents] == ["", "one", "two", "café"]
+    assert [document.encoding for document in documents] == ["utf-8", "utf-8", "utf-8", "cp1252"]
     assert documents[1].content_hash == hashlib.sha256(b"one").hexdigest()
     assert snapshot.skipped == {}
 
@@ -119,11 +120,12 @@ def test_a_huge_file_is_left_out_without_being_read(tmp_path: Path) -> None:
 
 def test_the_size_limit_is_inclusive_and_its_change_is_seen(tmp_path: Path) -> None:
     write(tmp_path, {"a.txt": b"x" * 100})
-    small = FolderSource(tmp_path, max_file_bytes=99, clock=quiet_clock).snapshot()
+    small = FolderSource(tmp_path, selection=Selection(max_file_bytes=99), clock=quiet_clock).snapshot()
     assert small.skipped == {"oversized": 1}
-    large = FolderSource(tmp_path, max_file_bytes=100, clock=quiet_clock).snapshot(small.sightings)
+    large = FolderSource(tmp_path, selection=Selection(max_file_bytes=100), clock=quiet_clock).snapshot(small.sightings)
     assert paths(large) == ["a.txt"]
-    assert FolderSource(tmp_path, max_file_bytes=99).snapshot(large.sightings).skipped == {"oversized": 1}
+    again = FolderSource(tmp_path, selection=Selection(max_file_bytes=99)).snapshot(large.sightings)
+    assert again.skipped == {"oversized": 1}
 
 
 def test_links_are_left_out_counted_and_never_followed(tmp_path: Path) -> None:
@@ -328,7 +330,7 @@ def test_a_file_written_just_now_is_read_again_until_it_has_been_quiet(tmp_path:
 
 def test_a_file_that_changed_or_vanished_since_the_snapshot_is_named(tmp_path: Path) -> None:
     write(tmp_path, {"sub/a.txt": "one", "sub/b.txt": "two", "sub/c.txt": "three", "out/a.txt": "one"})
-    snapshot = FolderSource(tmp_path, max_file_bytes=100).snapshot()
+    snapshot = FolderSource(tmp_path, selection=Selection(max_file_bytes=100)).snapshot()
     _, a, b, c = snapshot.entries
     write(tmp_path, {"sub/a.txt": "ONE", "sub/c.txt": "x" * 101})
     (tmp_path / "sub" / "b.txt").unlink()

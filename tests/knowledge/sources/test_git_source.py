@@ -21,6 +21,7 @@ from embedkit.errors import SourceError, UsageError
 from embedkit.knowledge.sources.folder import FolderSource
 from embedkit.knowledge.sources.git import NO_COMMIT, GitSource, redacted
 from embedkit.knowledge.sources.git_tree import blob_size
+from embedkit.knowledge.sources.selection import Selection
 from embedkit.knowledge.sources.source import Snapshot, open_source
 
 FILE, LINK, SUBMODULE, FOLDER = 0o100644, 0o120000, 0o160000, 0o040000
@@ -208,7 +209,7 @@ def test_a_blobs_size_is_known_without_inflating_it(tmp_path: Path, repository: 
     repository.object_store.pack_loose_objects()
     with Repo(repository.path) as packed:
         assert [blob_size(packed.object_store, blob) for blob in blobs] == [len(content) for content in contents]
-    snapshot = GitSource(repository.path, max_file_bytes=100_000).snapshot()
+    snapshot = GitSource(repository.path, selection=Selection(max_file_bytes=100_000)).snapshot()
     assert snapshot.skipped == {"oversized": 1}
     assert len(snapshot.entries) == 3
 
