@@ -179,6 +179,7 @@ class RepositoryRun:
             on_progress=self._progressed,
             claims=self._sweep.claims(self._tenant),
             may_empty=self._sweep.may_empty,
+            window=self._sweep.engine.settings.provider().num_ctx,
         )
         self._tally = indexing.tally
         await indexing.run(snapshot)
@@ -266,7 +267,7 @@ class RepositoryRun:
         complete = outcome == "complete"
         ceiling = batch_ceiling(
             record.batch_ceiling,
-            timed_out=self._tally.timed_out,
+            timed_out=self._tally.too_large,
             clean=outcome in ("complete", "partial-progress"),
             batch=settings.batch_for(),
         )

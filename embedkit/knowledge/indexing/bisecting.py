@@ -1,23 +1,35 @@
-"""What is done about a batch that the engine refuses for its content: find the input at fault, and keep the rest.
+"""What is done about a batch that the engine refuses: find the input at fault by evidence, and keep the rest. Pure.
 
-An engine that refuses content and one that is broken can say the same thing (a 500 about NaN). So a control, a text
-that every healthy engine embeds, is bought before the search and again after it: only then are the inputs that were
-refused alone said to be at fault. If a control fails, nobody is: the failure is the engine's.
+An engine that refuses one input says so in words that nobody can list: 400, 422, 424, 500 or 501 with any sentence, a
+reply in which one vector is null or NaN, a connection that is cut at that text. An engine that is broken may say the
+same. So the words are not asked. A control, a text that every healthy engine embeds, is bought before the search and
+again after it: only then are the inputs that were refused alone, twice, said to be at fault. If a control fails, nobody
+is: the failure is the engine's.
 
-An input that is refused alone as too long is not at fault: its halves are searched in its place.
+The search is a generator without IO: it yields what to do next, and is told what came of it. Known words only make it
+quicker: the input that the engine names is tried first, and one that is too long is split. An input that is large, and
+refused in words that say nothing, is split before it is said to be at fault: it may be too long in new words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Generator, Sequence
 
 import attrs
 
-from embedkit.errors import ContentRefused
-
-if TYPE_CHECKING:
-    from embedkit.knowledge.indexing.buying import Purchase
+from embedkit.errors import (
+    ContentRefused,
+    EmbedkitError,
+    ModelNotResident,
+    ProviderAuthError,
+    ProviderBusy,
+    ProviderError,
+    ProviderFailure,
+    ResponseInvalid,
+    TransportClosed,
+    is_provider_timeout,
+)
+from embedkit.knowledge.chunking.tokens import estimate_tokens
 
 Batch = Sequence[tuple[bytes, str]]
 """Inputs of one ticket: hash and text of each."""
@@ -25,101 +37,132 @@ Batch = Sequence[tuple[bytes, str]]
 CONTROL = "control"
 """Short, plain, and in no window's way."""
 
+MOST_IN_A_ROW = 8
+"""Inputs refused one after the other in unknown words, with none accepted between: then it is the engine after all."""
+
 _TOO_LONG = "INPUT_TRUNCATED"
-
-
-class Books(Protocol):
-    """Who buys, keeps what is bought, and accounts for what was spent."""
-
-    async def buy(self, batch: Batch) -> Purchase:
-        """One ticket."""
-        ...
-
-    async def control(self) -> None:
-        """Buy the control."""
-        ...
-
-    async def keep(self, batch: Batch, purchase: Purchase) -> None:
-        """Store what was bought for ``batch``."""
-        ...
-
-    async def split(self, hash_: bytes) -> Sequence[Batch] | None:
-        """Put the halves of an input in its place.
-
-        Returns:
-            Those that are to be bought; ``None``, and nothing was done, if it is too short to have halves.
-        """
-        ...
-
-    def spend(self, spent: ContentRefused) -> None:
-        """Account for a call that brought nothing to keep."""
-        ...
-
-    def is_over(self) -> bool:
-        """Whether the repository's work has ended meanwhile: nothing more is to be offered."""
-        ...
+_REFUSALS = frozenset({400, 413, 422, 424, 500, 501})
+_EVIDENT = (ContentRefused, ResponseInvalid, TransportClosed, ProviderFailure)
+_ENGINES_OWN = (ProviderAuthError, ModelNotResident, ProviderBusy)
 
 
 @attrs.frozen
-class Bisection:
-    """The search in one batch.
+class Control:
+    """Buy the control. If it fails, that failure is raised, and the search is over."""
+
+
+@attrs.frozen
+class Offer:
+    """Buy a batch, and keep what it brings. The answer is its refusal, or ``None``."""
+
+    batch: Batch
+
+
+@attrs.frozen
+class Split:
+    """Put the halves of an input in its place. The answer is what to buy of them, or ``None``: it has no halves."""
+
+    hash: bytes
+
+
+Step = Control | Offer | Split
+Answer = ProviderError | Sequence[Batch] | None
+
+
+@attrs.frozen
+class Found:
+    """What a search found.
 
     Attributes:
-        books: Who buys for it.
+        at_fault: Inputs that are refused alone, each with its refusal.
+        was_too_large: Whether all was accepted in parts: the batch was too large for the engine, not its inputs.
     """
 
-    books: Books
-    _at_fault: dict[bytes, ContentRefused] = attrs.field(init=False, factory=dict)
+    at_fault: dict[bytes, ProviderError]
+    was_too_large: bool
 
-    async def run(self, batch: Batch, refused: ContentRefused) -> dict[bytes, ContentRefused]:
-        """Keep all of ``batch`` but the inputs at fault, and return those, each with its refusal.
 
-        Args:
-            batch: What was refused together.
-            refused: How.
+def may_be_an_inputs(error: EmbedkitError) -> bool:
+    """Whether a final failure may belong to one of the inputs: only evidence can tell."""
+    if not isinstance(error, ProviderError) or is_provider_timeout(error):
+        return False
+    if isinstance(error, ContentRefused):
+        return True
+    if error.status is not None and 300 <= error.status < 400:
+        return False
+    return isinstance(error, _EVIDENT) or (error.status in _REFUSALS and not isinstance(error, _ENGINES_OWN))
 
-        Raises:
-            ContentRefused: The control is refused as well: the engine refuses everything.
-            EmbedkitError: Another failure came in between. What was bought by then is kept.
 
-        Cancellation:
-            What was bought by then is kept.
-        """
-        self.books.spend(refused)
-        await self.books.control()
-        parts = await self._parts(batch, refused)
+def bisect(batch: Batch, refused: ProviderError, *, window: int) -> Generator[Step, Answer, Found]:
+    """Search in one batch.
+
+    Args:
+        batch: What was refused together.
+        refused: How.
+        window: About how many tokens the engine takes of one input.
+
+    Returns:
+        What was found; nobody is at fault unless the last control was bought.
+
+    Raises:
+        ProviderError: One input after the other is refused: the refusal of the last.
+    """
+    return (yield from _Search(window // 2).run(batch, refused))
+
+
+@attrs.define
+class _Search:
+    large: int
+    at_fault: dict[bytes, ProviderError] = attrs.field(factory=dict)
+    in_a_row: int = 0
+    has_split: bool = False
+
+    def run(self, batch: Batch, refused: ProviderError) -> Generator[Step, Answer, Found]:
+        yield Control()
+        parts = yield from self._parts(batch, refused)
         # One input without parts is asked about again, now that the engine is known to be well.
         for part in [batch] if parts is None else parts:
-            await self._search(part)
-        if self._at_fault and not self.books.is_over():
-            await self.books.control()
-            return self._at_fault
-        return {}
+            yield from self._look_in(part)
+        if self.at_fault:
+            yield Control()
+        accepted = not self.at_fault and not self.has_split and not isinstance(refused, TransportClosed)
+        return Found(self.at_fault, accepted and len(batch) > 1)
 
-    async def _search(self, batch: Batch) -> None:
-        if self.books.is_over():
+    def _look_in(self, batch: Batch) -> Generator[Step, Answer, None]:
+        refused = yield Offer(batch)
+        if refused is None:
+            self.in_a_row = 0
             return
-        try:
-            purchase = await self.books.buy(batch)
-        except ContentRefused as refused:
-            self.books.spend(refused)
-            await self._search_in(batch, refused)
-        else:
-            await self.books.keep(batch, purchase)
-
-    async def _search_in(self, batch: Batch, refused: ContentRefused) -> None:
-        parts = await self._parts(batch, refused)
+        assert isinstance(refused, ProviderError)
+        parts = yield from self._parts(batch, refused)
         if parts is None:
-            self._at_fault[batch[0][0]] = refused
+            self._blame(batch[0][0], refused)
             return
         for part in parts:
-            await self._search(part)
+            yield from self._look_in(part)
 
-    async def _parts(self, batch: Batch, refused: ContentRefused) -> Sequence[Batch] | None:
+    def _blame(self, hash_: bytes, refused: ProviderError) -> None:
+        self.at_fault[hash_] = refused
+        self.in_a_row += not isinstance(refused, ContentRefused)
+        if self.in_a_row >= MOST_IN_A_ROW:
+            raise refused
+
+    def _parts(self, batch: Batch, refused: ProviderError) -> Generator[Step, Answer, Sequence[Batch] | None]:
         """What to offer in place of ``batch``; ``None`` if it is one input that has no parts."""
         if len(batch) > 1:
             return _divided(batch, refused.input_index)
-        return await self.books.split(batch[0][0]) if refused.code == _TOO_LONG else None
+        ((hash_, text),) = batch
+        if not self._may_be_too_long(text, refused):
+            return None
+        halves = yield Split(hash_)
+        assert not isinstance(halves, ProviderError)
+        self.has_split = self.has_split or halves is not None
+        return halves
+
+    def _may_be_too_long(self, text: str, refused: ProviderError) -> bool:
+        if isinstance(refused, ContentRefused):
+            return refused.code == _TOO_LONG
+        return estimate_tokens(text) > self.large
 
 
 def _divided(batch: Batch, index: int | None) -> list[Batch]:

@@ -1,8 +1,8 @@
 """What is bought for one repository: each batch is one ticket, then one transaction.
 
 The transaction keeps the batch's vectors and switches every document that they complete. Between ticket and
-transaction nothing can be cancelled, so that what was bought is kept. A refusal of a batch's content is no failure yet:
-see ``bisecting``. A timeout is one, and teaches something besides, which the next run goes by:
+transaction nothing can be cancelled, so that what was bought is kept. A refusal that may belong to one
+input is no failure yet: see ``bisecting``. A timeout is one, and teaches something besides, which the next run goes by:
 
 - it held several inputs, and was too large: how many is noted, for the repository's ceiling;
 - it held one input alone, which is therefore under suspicion. In the next run that input comes last, alone, and only
@@ -19,8 +19,20 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from embedkit.clocks import ZERO, Clocks
-from embedkit.errors import ContentRefused, EmbedkitError, is_provider_timeout
-from embedkit.knowledge.indexing.bisecting import CONTROL, Batch, Bisection
+from embedkit.errors import ContentRefused, EmbedkitError, ProviderError, is_provider_timeout
+from embedkit.knowledge.indexing.bisecting import (
+    CONTROL,
+    MOST_IN_A_ROW,
+    Answer,
+    Batch,
+    Control,
+    Found,
+    Offer,
+    Split,
+    Step,
+    bisect,
+    may_be_an_inputs,
+)
 from embedkit.knowledge.indexing.gathering import Gathering
 from embedkit.knowledge.indexing.preparing import Portion, divided, is_divisible
 from embedkit.knowledge.indexing.waiting_documents import WaitingDocuments
@@ -33,6 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from embedkit.knowledge.indexing.claims import Claims
+    from embedkit.knowledge.indexing.stopping import Stop
     from embedkit.knowledge.indexing.tally import Tally
     from embedkit.knowledge.storing.findings import Finding
     from embedkit.knowledge.storing.leases import Lease
@@ -81,7 +94,8 @@ class Buying:
         batch: Most inputs of a ticket.
         tally: Where account is kept.
         claims: What the tenant's repositories are buying.
-        is_slice_spent: Whether it is time to yield to other repositories.
+        stop: Whether the work is to stop.
+        window: About how many tokens the engine takes of one input.
         on_progress: Told after each transaction.
 
     Attributes:
@@ -101,7 +115,8 @@ class Buying:
         batch: int,
         tally: Tally,
         claims: Claims,
-        is_slice_spent: Callable[[], bool],
+        stop: Stop,
+        window: int,
         on_progress: Callable[[Tally], object],
     ) -> None:
         self.has_answered = trio.Event()
@@ -116,7 +131,9 @@ class Buying:
         self._tally = tally
         self._claims = claims
         self._claimed: set[bytes] = set()
-        self._is_slice_spent = is_slice_spent
+        self._stop = stop
+        self._window = window
+        self._refused_in_a_row = 0
         self._on_progress = on_progress
         self._gathering = Gathering(self._commit)
         self._waiting_documents = WaitingDocuments()
@@ -211,14 +228,59 @@ class Buying:
         Cancellation:
             What was bought is kept; the rest is as it was.
         """
+        refused = await self._offer(batch)
+        if refused is not None:
+            await self._search(batch, refused)
+
+    async def _search(self, batch: Batch, refused: ProviderError) -> None:
+        """Do what the bisection says until it has found out, or the work is to stop."""
+        search = bisect(batch, refused, window=self._window)
+        answer: Answer = None
+        has_begun = False
+        while True:
+            try:
+                step = search.send(answer)
+            except StopIteration as ended:
+                await self._conclude(batch, ended.value)
+                return
+            # Between tickets; not before the first control and before a split, which brings the next sweep further.
+            if has_begun and not isinstance(step, Split) and self._stop.must_yield():
+                return  # without its last control nobody is at fault
+            has_begun = True
+            answer = await self._do(step)
+
+    async def _do(self, step: Step) -> Answer:
+        match step:
+            case Control():
+                await self.control()
+                return None
+            case Offer():
+                return await self._offer(step.batch)
+            case Split():
+                return await self.split(step.hash)
+
+    async def _offer(self, batch: Batch) -> ProviderError | None:
+        """Buy and keep; a refusal that may belong to one of the inputs is returned, any other failure raised."""
         try:
-            purchase = await self.buy(batch)
-        except ContentRefused as refused:
-            at_fault = await Bisection(self).run(batch, refused)
-            if at_fault:
-                await self._fence({hash_: error.durable_code for hash_, error in at_fault.items()})
-            return
+            purchase = await self._bought(batch)
+        except ProviderError as error:
+            if not may_be_an_inputs(error):
+                raise
+            self.spend(error)
+            return error
+        self._refused_in_a_row = 0
         await self.keep(batch, purchase)
+        return None
+
+    async def _conclude(self, batch: Batch, found: Found) -> None:
+        if found.was_too_large:
+            self._note_too_large(batch)
+        for error in found.at_fault.values():
+            self._refused_in_a_row += not isinstance(error, ContentRefused)
+            if self._refused_in_a_row >= MOST_IN_A_ROW:
+                raise error  # one ticket after the other: this is no property of texts
+        if found.at_fault:
+            await self._fence({hash_: error.durable_code for hash_, error in found.at_fault.items()})
 
     async def try_suspect(self) -> None:
         """Offer one of ``suspects``, alone, after a control.
@@ -235,12 +297,7 @@ class Buying:
         self._on_trial = hash_
         await self.buy_batch([(hash_, text)])
 
-    async def buy(self, batch: Batch) -> Purchase:
-        """See ``Books``.
-
-        Cancellation:
-            Nothing was bought, or nobody will know.
-        """
+    async def _bought(self, batch: Batch) -> Purchase:
         try:
             purchase = await self._buy([text for _, text in batch])
         except EmbedkitError as error:
@@ -251,7 +308,10 @@ class Buying:
         return purchase
 
     async def control(self) -> None:
-        """See ``Books``.
+        """Buy the control.
+
+        Raises:
+            EmbedkitError: Its failure, which is the engine's.
 
         Cancellation:
             It leaves nothing behind in any case.
@@ -260,7 +320,7 @@ class Buying:
         self.has_answered.set()
 
     async def keep(self, batch: Batch, purchase: Purchase) -> None:
-        """See ``Books``; with the documents that are complete now.
+        """Store what was bought for ``batch``, with the documents that are complete now.
 
         Cancellation:
             Shielded: bought is kept, whoever cancels.
@@ -274,7 +334,10 @@ class Buying:
             self.release(hashes)
 
     async def split(self, hash_: bytes) -> Sequence[Batch] | None:
-        """See ``Books``. It is remembered, so that nobody of this tenant offers the whole again.
+        """Put the halves of an input in its place. It is remembered: nobody of this tenant offers the whole again.
+
+        Returns:
+            Those that are to be bought; ``None``, and nothing was done, if it is too short to have halves.
 
         Cancellation:
             Remembered, or not; no document has changed.
@@ -294,11 +357,6 @@ class Buying:
         self._tally.clocks += spent.clocks or ZERO
         self._tally.provider_calls += spent.attempts
 
-    def is_over(self) -> bool:
-        """See ``Books``. A search may take as long as many batches do: it yields between its tickets as well."""
-        self._tally.sliced = self._tally.sliced or self._is_slice_spent()
-        return bool(self._tally.failures) or self._tally.sliced
-
     async def _learn(self, batch: Batch, timeout: EmbedkitError) -> None:
         """A ticket timed out. That it did is raised by the caller; here is written down what it says of its inputs."""
         hash_ = batch[0][0]
@@ -311,9 +369,13 @@ class Buying:
                 if len(batch) == 1:
                     await self._record_finding(hash_, "timed-out")
                 else:
-                    self._tally.timed_out = min(len(batch), self._tally.timed_out or len(batch))
+                    self._note_too_large(batch)
             except EmbedkitError as trouble:
-                self._tally.failures.append(trouble)
+                self._stop.fail(trouble)
+
+    def _note_too_large(self, batch: Batch) -> None:
+        """For the repository's next sweep: this many inputs were too many."""
+        self._tally.too_large = min(len(batch), self._tally.too_large or len(batch))
 
     async def _record_finding(self, hash_: bytes, finding: Finding) -> None:
         await retry_locked(partial(self._store.record_finding, self._record, self._lease, hash_, finding))

@@ -10,8 +10,7 @@ The first failure ends the feeding: nothing more is offered. Tickets that are ou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -19,12 +18,13 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from embedkit.errors import EmbedkitError, SourceError
+from embedkit.errors import SourceError
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
 from embedkit.knowledge.indexing.bisecting import Batch
 from embedkit.knowledge.indexing.buying import Buy, Buying
 from embedkit.knowledge.indexing.claims import Claims
 from embedkit.knowledge.indexing.preparing import Portion, portions, prepare
+from embedkit.knowledge.indexing.stopping import Stop
 from embedkit.knowledge.indexing.tally import Tally
 from embedkit.knowledge.sources.source import LeftOut
 
@@ -65,6 +65,7 @@ class Indexing:
         claims: What all repositories of the tenant are buying in this sweep.
         on_progress: Told after each transaction.
         may_empty: Whether a repository that held documents may come to hold none.
+        window: About how many tokens the engine takes of one input, where that is known.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Indexing:
         on_progress: Callable[[Tally], object],
         claims: Claims | None = None,
         may_empty: bool = False,
+        window: int | None = None,
     ) -> None:
         self.tally = Tally()
         self._store = store
@@ -87,7 +89,7 @@ class Indexing:
         self._lease = lease
         self._width = width
         self._limits = limits
-        self._slice_ends_at = slice_ends_at
+        self._stop = Stop(self.tally, slice_ends_at)
         self._on_progress = on_progress
         self._may_empty = may_empty
         self._buying = Buying(
@@ -98,11 +100,10 @@ class Indexing:
             batch=width.batch,
             tally=self.tally,
             claims=Claims() if claims is None else claims,
-            is_slice_spent=self._is_slice_spent,
+            stop=self._stop,
+            window=window or limits.max_tokens,
             on_progress=on_progress,
         )
-        self._feeding = trio.CancelScope()
-        self._has_offered = False
 
     async def run(self, snapshot: Snapshot) -> None:
         """Bring the store to ``snapshot``, as far as may be; ``tally`` says how far, and what failed.
@@ -136,7 +137,7 @@ class Indexing:
             await self._store_documents(snapshot, changed)
         finally:
             self._buying.release()
-        if gone and not self._is_over():
+        if gone and not self._stop.is_called:
             # After all switches, so that a renamed document finds its vectors still there.
             self.tally.deleted += await self._store.remove(self._record, self._lease, gone)
 
@@ -146,7 +147,7 @@ class Indexing:
         for number in count(1):
             self._buying.begin_round()
             await self._round(snapshot, entries, backlog)
-            if self._is_over():
+            if self._stop.is_called:
                 return
             backlog = await self._from_others()
             # Another sweep of this tenant removed vectors that were counted on: buy those after all.
@@ -160,27 +161,27 @@ class Indexing:
         backlog: dict[bytes, str] = {}
         if not self._buying.elsewhere:
             return backlog
-        with trio.move_on_at(self._slice_ends_at) as waiting:
+        with trio.move_on_at(self._stop.slice_ends_at) as waiting:
             backlog = await self._buying.take_over()
-        self.tally.sliced = self.tally.sliced or waiting.cancelled_caught
+        if waiting.cancelled_caught:
+            self._stop.spend_slice()
         return backlog
 
     async def _round(self, snapshot: Snapshot, changed: Sequence[Entry], backlog: dict[bytes, str]) -> None:
-        self._feeding = trio.CancelScope()
+        feeding = self._stop.begin_round()
         send, receive = trio.open_memory_channel[Batch](self._width.tickets)
         async with receive, trio.open_nursery() as nursery:
-            nursery.start_soon(self._feed, snapshot, changed, backlog, send)
+            nursery.start_soon(self._feed, snapshot, changed, backlog, send, feeding)
             nursery.start_soon(self._buy_first, receive)
             for _ in range(self._width.tickets - 1):
                 nursery.start_soon(self._buy_later, receive)
 
     async def _try_suspects(self) -> None:
-        while self._buying.suspects and not self._is_over():
-            if self._is_slice_spent():
-                self.tally.sliced = True
+        while self._buying.suspects and not self._stop.is_called:
+            if self._stop.must_yield():
                 return
-            self._has_offered = True
-            with self._containing():
+            self._stop.offered()
+            with self._stop.containing():
                 await self._buying.try_suspect()
 
     async def _feed(
@@ -189,10 +190,11 @@ class Indexing:
         changed: Sequence[Entry],
         backlog: dict[bytes, str],
         send: trio.MemorySendChannel[Batch],
+        feeding: trio.CancelScope,
     ) -> None:
         async with send, trio.open_nursery() as nursery:
             ahead_send, ahead = trio.open_memory_channel[Portion](_PORTIONS_AHEAD)
-            with self._feeding, self._containing():
+            with feeding, self._stop.containing():
                 nursery.start_soon(self._prepare, snapshot, changed, ahead_send)
                 async for portion in ahead:
                     self.tally.skipped["unreadable"] += len(portion.unreadable)
@@ -215,12 +217,10 @@ class Indexing:
                 await ahead.send(await trio.to_thread.run_sync(work))
 
     async def _offer(self, send: trio.MemorySendChannel[Batch], backlog: dict[bytes, str]) -> None:
-        if self._is_slice_spent():
-            self.tally.sliced = True
-            self._feeding.cancel()  # delivered by the send below
+        self._stop.must_yield()  # which cancels the feeding: delivered by the send below
         batch = list(islice(backlog.items(), self._width.batch))
         await send.send(batch)
-        self._has_offered = True
+        self._stop.offered()
         for hash_, _ in batch:
             del backlog[hash_]
 
@@ -238,25 +238,8 @@ class Indexing:
         async for batch in batches:
             if self.tally.failures:
                 return
-            with self._containing():
+            with self._stop.containing():
                 await self._buying.buy_batch(batch)
-
-    @contextmanager
-    def _containing(self) -> Iterator[None]:
-        """A failure ends the feeding; it does not end what is out."""
-        try:
-            yield
-        except EmbedkitError as error:
-            self._buying.spend(error)
-            self.tally.failures.append(error)
-            self._feeding.cancel()
-
-    def _is_slice_spent(self) -> bool:
-        """Whether to yield to other repositories; never before the first batch."""
-        return self._has_offered and trio.current_time() >= self._slice_ends_at
-
-    def _is_over(self) -> bool:
-        return bool(self.tally.failures) or self.tally.sliced
 
 
 def _identity(entry: Entry) -> tuple[str, int]:

@@ -28,8 +28,8 @@ class Tally:
         clocks: Sums over tickets.
         failures: What ended the buying: the first failure, and those of tickets that were out then.
         damaged: Failures of single files, which end nothing: all others are stored.
-        timed_out: Inputs of the smallest ticket of several that the provider timed out on, or ``None``: none did. A
-            ticket of one says nothing of how many are too many.
+        too_large: Inputs of the smallest ticket of several that timed out, or that was accepted only in parts;
+            ``None``: none was. A ticket of one says nothing of how many are too many.
         sliced: Whether the slice was spent before the work.
     """
 
@@ -45,7 +45,7 @@ class Tally:
     clocks: Clocks = ZERO
     failures: list[EmbedkitError] = attrs.field(factory=list)
     damaged: list[EmbedkitError] = attrs.field(factory=list)
-    timed_out: int | None = None
+    too_large: int | None = None
     sliced: bool = False
 
     @property

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,33 @@ import trio
 from fakes import FakeCall, FakeProvider, numbered, opened, tenant, write_tree
 from store_content import content_of, paths_in
 
-from embedkit.errors import ConnectionRefused, ContentRefused, EmbedkitError, ProviderError
-from embedkit.knowledge.indexing.bisecting import CONTROL, Batch, Bisection, Books
+from embedkit.errors import (
+    ConnectionRefused,
+    ContentRefused,
+    EmbedkitError,
+    ModelNotResident,
+    ProviderAuthError,
+    ProviderBusy,
+    ProviderError,
+    ProviderFailure,
+    ProviderTimeout,
+    QueueWaitExceeded,
+    ResponseInvalid,
+    TransportClosed,
+)
+from embedkit.knowledge.indexing.bisecting import (
+    CONTROL,
+    MOST_IN_A_ROW,
+    Answer,
+    Batch,
+    Control,
+    Found,
+    Offer,
+    Split,
+    Step,
+    bisect,
+    may_be_an_inputs,
+)
 from embedkit.sweep.outcome import RepositoryReport
 from embedkit.sweep.sweep import open_sweep
 
@@ -167,41 +191,43 @@ async def test_cancelling_the_search_keeps_what_was_bought(tmp_path: Path) -> No
 
 
 @attrs.define
-class Recorded(Books):
-    """Books of an engine that refuses what it is told to, and whose inputs have halves down to a length."""
+class Recorded:
+    """Drives a search: an engine that refuses what it is told to, and inputs that have halves down to a length."""
 
-    refuses: Callable[[str], ContentRefused | None] = lambda text: None
+    refuses: Callable[[str], ProviderError | None] = lambda text: None
     shortest: int = 1_000_000
-    over_after: float = math.inf
+    window: int = 1_000_000
     asked: list[list[str]] = attrs.field(factory=list)
     kept: list[str] = attrs.field(factory=list)
     controls: int = 0
-    refusals: int = 0
 
-    async def buy(self, batch: Batch) -> Any:
-        self.asked.append([text for _, text in batch])
-        for _, text in batch:
-            refusal = self.refuses(text)
-            if refusal is not None:
-                raise refusal
+    def run(self, batch: Batch, refused: ProviderError) -> Found:
+        search = bisect(batch, refused, window=self.window)
+        answer: Answer = None
+        while True:
+            try:
+                answer = self._answer(search.send(answer))
+            except StopIteration as ended:
+                found: Found = ended.value
+                return found
 
-    async def control(self) -> None:
-        self.controls += 1
-        await self.buy([(b"", CONTROL)])
-
-    async def keep(self, batch: Batch, purchase: object) -> None:
-        self.kept += [text for _, text in batch]
-
-    async def split(self, hash_: bytes) -> Sequence[Batch] | None:
-        text = hash_.decode()
-        middle = len(text) // 2
-        return None if len(text) < self.shortest else [inputs(text[:middle], text[middle:])]
-
-    def spend(self, spent: object) -> None:
-        self.refusals += 1
-
-    def is_over(self) -> bool:
-        return len(self.asked) >= self.over_after
+    def _answer(self, step: Step) -> Answer:
+        match step:
+            case Control():
+                self.controls += 1
+                self.asked.append([CONTROL])
+                if (refusal := self.refuses(CONTROL)) is not None:
+                    raise refusal
+                return None
+            case Split():
+                text = step.hash.decode()
+                middle = len(text) // 2
+                return None if len(text) < self.shortest else [inputs(text[:middle], text[middle:])]
+            case Offer():
+                self.asked.append([text for _, text in step.batch])
+                refusals = [refusal for _, text in step.batch if (refusal := self.refuses(text)) is not None]
+                self.kept += [] if refusals else [text for _, text in step.batch]
+                return refusals[0] if refusals else None
 
 
 def inputs(*texts: str) -> Batch:
@@ -218,10 +244,10 @@ def longer_than(window: int) -> Callable[[str], ContentRefused | None]:
 
 @pytest.mark.parametrize("size", [1, 2, 5, 32])
 @pytest.mark.parametrize("poisonous", [0, 1, 3])
-async def test_any_number_at_fault_is_found(size: int, poisonous: int) -> None:
+def test_any_number_at_fault_is_found(size: int, poisonous: int) -> None:
     batch = inputs(*(f"{'poison' if number < poisonous else 'good'} {number}" for number in range(size)))
     books = Recorded(refuses=poison)
-    at_fault = await Bisection(books).run(batch, ContentRefused("refused"))
+    at_fault = books.run(batch, ContentRefused("refused")).at_fault
     expected = {hash_ for hash_, text in batch if "poison" in text}
     assert at_fault.keys() == expected
     assert sorted(books.kept) == sorted(text for hash_, text in batch if hash_ not in expected)
@@ -231,11 +257,11 @@ async def test_any_number_at_fault_is_found(size: int, poisonous: int) -> None:
 
 @pytest.mark.parametrize("batch", [1, 8, 32])
 @pytest.mark.parametrize("parts", [2, 4, 16])
-async def test_what_is_too_long_is_bought_in_parts_and_nobody_is_at_fault(batch: int, parts: int) -> None:
+def test_what_is_too_long_is_bought_in_parts_and_nobody_is_at_fault(batch: int, parts: int) -> None:
     long = "".join(f"{number:08}" for number in range(8 * parts))
     books = Recorded(refuses=longer_than(64), shortest=16)
     others = [f"other {number}" for number in range(batch - 1)]
-    at_fault = await Bisection(books).run(inputs(*others, long), ContentRefused("too long", code="INPUT_TRUNCATED"))
+    at_fault = books.run(inputs(*others, long), ContentRefused("too long", code="INPUT_TRUNCATED")).at_fault
     assert at_fault == {}
     assert sorted(books.kept) == sorted([*others, *(long[at : at + 64] for at in range(0, len(long), 64))])
     assert books.controls == 1
@@ -243,34 +269,131 @@ async def test_what_is_too_long_is_bought_in_parts_and_nobody_is_at_fault(batch:
     assert len(books.asked) <= 1 + 2 * batch.bit_length() + 3 * parts
 
 
-async def test_what_is_too_long_and_too_short_for_halves_is_at_fault() -> None:
+def test_what_is_too_long_and_too_short_for_halves_is_at_fault() -> None:
     books = Recorded(refuses=longer_than(0), shortest=16)
     with pytest.raises(ContentRefused):  # the control is too long as well: nobody is at fault
-        await Bisection(books).run(inputs("short"), ContentRefused("too long", code="INPUT_TRUNCATED"))
+        books.run(inputs("short"), ContentRefused("too long", code="INPUT_TRUNCATED"))
     books = Recorded(refuses=lambda text: longer_than(0)(text) if text != CONTROL else None, shortest=16)
-    at_fault = await Bisection(books).run(inputs("short"), ContentRefused("too long", code="INPUT_TRUNCATED"))
+    at_fault = books.run(inputs("short"), ContentRefused("too long", code="INPUT_TRUNCATED")).at_fault
     assert list(at_fault) == [b"short"]
     assert books.asked == [[CONTROL], ["short"], [CONTROL]]
 
 
-async def test_only_what_is_too_long_has_halves() -> None:
+def test_only_what_is_too_long_has_halves() -> None:
     books = Recorded(refuses=poison, shortest=0)
-    assert list(await Bisection(books).run(inputs("poison" * 9), ContentRefused("NaN"))) == [b"poison" * 9]
+    assert list(books.run(inputs("poison" * 9), ContentRefused("NaN")).at_fault) == [b"poison" * 9]
 
 
-async def test_nothing_more_is_asked_once_the_work_is_over() -> None:
-    books = Recorded(refuses=poison, over_after=2)
-    batch = inputs(*(f"poison {number}" for number in range(8)))
-    assert await Bisection(books).run(batch, ContentRefused("refused")) == {}
-    assert len(books.asked) == 2
-
-
-@pytest.mark.parametrize("error", [ConnectionRefused("x"), ContentRefused("x")])
-async def test_a_control_that_fails_is_the_failure(error: ProviderError) -> None:
-    class Failing(Recorded):
-        async def control(self) -> None:
-            raise error
-
+@pytest.mark.parametrize("error", [ConnectionRefused("x"), ContentRefused("x"), ProviderFailure("x", status=500)])
+def test_a_control_that_fails_is_the_failure(error: ProviderError) -> None:
+    books = Recorded(refuses=lambda text: error if text == CONTROL else None)
     with pytest.raises(EmbedkitError) as caught:
-        await Bisection(Failing()).run(inputs("text"), ContentRefused("refused"))
+        books.run(inputs("text"), ContentRefused("refused"))
     assert caught.value is error
+
+
+UNKNOWN = ProviderFailure("engine answered 424 (Eingabe abgelehnt)", status=424)
+
+
+def test_what_is_refused_in_words_that_nobody_knows_is_found_by_evidence() -> None:
+    books = Recorded(refuses=lambda text: UNKNOWN if "poison" in text else None)
+    found = books.run(inputs(*(f"good {n}" for n in range(15)), "poison"), UNKNOWN)
+    assert (list(found.at_fault), found.was_too_large, len(books.kept)) == ([b"poison"], False, 15)
+
+
+def test_what_is_accepted_in_parts_was_too_large_together() -> None:
+    found = Recorded().run(inputs("a", "b", "c", "d"), UNKNOWN)
+    assert (found.at_fault, found.was_too_large) == ({}, True)
+    assert not Recorded().run(inputs("a"), UNKNOWN).was_too_large
+    assert not Recorded().run(inputs("a", "b"), TransportClosed("cut")).was_too_large
+
+
+def test_a_large_input_is_split_before_it_is_fenced() -> None:
+    """Over-long in words that say nothing: "range of input length should be", "must have less than"."""
+    books = Recorded(refuses=lambda text: UNKNOWN if len(text) > 40 else None, shortest=16, window=20)
+    found = books.run(inputs("word " * 16), UNKNOWN)
+    assert (found.at_fault, books.kept) == ({}, [("word " * 8), ("word " * 8)])
+    small = Recorded(refuses=lambda text: UNKNOWN if text != CONTROL else None, shortest=0, window=1000)
+    assert list(small.run(inputs("word " * 16), UNKNOWN).at_fault) == [b"word " * 16]
+
+
+def test_an_engine_that_takes_nothing_but_the_control_is_at_fault_itself() -> None:
+    books = Recorded(refuses=lambda text: UNKNOWN if text != CONTROL else None)
+    with pytest.raises(ProviderFailure):
+        books.run(inputs(*map(str, range(64))), UNKNOWN)
+    assert len(books.asked) < 3 * MOST_IN_A_ROW
+
+
+@pytest.mark.parametrize(
+    ("error", "may_be"),
+    [
+        (ContentRefused("x"), True),
+        (ResponseInvalid("x"), True),
+        (TransportClosed("x"), True),
+        *((ProviderFailure("x", status=status), True) for status in (400, 422, 424, 500, 501)),
+        (ProviderFailure("x", status=302), False),
+        (ProviderAuthError("x", status=400), False),
+        (ProviderBusy("x", status=503), False),
+        (ModelNotResident("x", status=404), False),
+        (ConnectionRefused("x"), False),
+        (ProviderTimeout("x"), False),
+        (QueueWaitExceeded("x"), False),
+    ],
+)
+def test_which_failures_may_belong_to_one_input(error: EmbedkitError, may_be: bool) -> None:
+    assert may_be_an_inputs(error) is may_be
+
+
+# -- evidence, in a sweep --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        *(
+            ProviderFailure(f"engine answered {status} (unbekannt)", status=status)
+            for status in (400, 422, 424, 500, 501)
+        ),
+        ResponseInvalid("the vector of input 1 holds a number that is not finite"),
+        TransportClosed("broke before the end of the reply"),
+    ],
+    ids=lambda error: str(error)[:24],
+)
+async def test_a_refusal_that_belongs_to_one_input_in_any_words(tmp_path: Path, refusal: ProviderError) -> None:
+    """ollama#6094, TEI#61: the repository stopped there for ever; 10 of 40 were stored after three sweeps."""
+
+    async def script(call: FakeCall) -> None:
+        if any("poison" in text for text in call.texts):
+            raise refusal
+
+    root = write_tree(tmp_path / "tree", numbered(39) | POISON)
+    report = await sync(tmp_path / "store", root, FakeProvider(script))
+    assert (report.outcome, report.fenced, report.embedded, report.outstanding) == ("complete", 1, 39, 0)
+    again = FakeProvider(script)
+    assert (await sync(tmp_path / "store", root, again)).provider_calls == 0
+
+
+async def test_an_engine_that_takes_nothing_but_the_control_fences_nothing(tmp_path: Path) -> None:
+    async def script(call: FakeCall) -> None:
+        if call.texts[0] != CONTROL:
+            raise ProviderFailure("engine answered 500 (out of order)", status=500)
+
+    for batch in (1, 8):
+        store, root = tmp_path / f"store{batch}", write_tree(tmp_path / "tree", numbered(40))
+        report = await sync(store, root, FakeProvider(script), batch=batch)
+        assert (report.outcome, report.code) == ("failed", "KB_VECTOR_EMBED_PROVIDER_FAILED")
+        assert report.fenced < MOST_IN_A_ROW
+
+
+async def test_a_batch_that_is_only_too_large_makes_the_next_sweeps_smaller(tmp_path: Path) -> None:
+    async def script(call: FakeCall) -> None:
+        if len(call.texts) > 3:
+            raise ProviderFailure("engine answered 400 (zu viel)", status=400)
+
+    root = write_tree(tmp_path / "tree", numbered(16))
+    report = await sync(tmp_path / "store", root, FakeProvider(script))
+    assert (report.outcome, report.fenced, report.embedded) == ("complete", 0, 16)
+    write_tree(root, numbered(16, "other"))
+    later = FakeProvider(script)
+    await sync(tmp_path / "store", root, later)
+    assert max(len(call.texts) for call in later.calls) <= 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from embedkit.knowledge.indexing.bisecting import CONTROL
 from embedkit.knowledge.indexing.buying import Buying
 from embedkit.knowledge.indexing.claims import Claims
 from embedkit.knowledge.indexing.preparing import Portion
+from embedkit.knowledge.indexing.stopping import Stop
 from embedkit.knowledge.indexing.tally import Tally
 from embedkit.knowledge.model import input_hash
 from embedkit.knowledge.searching.search import Hit
@@ -161,7 +163,8 @@ async def test_what_another_repository_finds_too_long_meanwhile_has_halves_all_t
             batch=8,
             tally=Tally(),
             claims=Claims(),
-            is_slice_spent=lambda: False,
+            stop=Stop(Tally(), math.inf),
+            window=512,
             on_progress=lambda work: None,
         )
         assert await buying.admit(Portion([prepared("ours.txt", one, two)])) == dict(hashed(one, two))
