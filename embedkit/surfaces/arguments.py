@@ -52,6 +52,7 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         "--allow-empty", action="store_true", help="remove what is stored of a repository that now has no documents"
     )
 
+    sync.add_argument("--retry-fenced", action="store_true", help="offer the engine once more what it refused")
     sync.add_argument("--name", metavar="NAME", help="what the one folder's repository is called")
     sync.add_argument("--list-skipped", action="store_true", help="name every file that is left out, with the reason")
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from embedkit.sweep.outcome import RepositoryReport, SweepReport
+
+_NAMED = 5  # documents
 
 _STATUS = {
     "completed": "done",
@@ -42,7 +46,10 @@ def _lines(report: RepositoryReport) -> list[str]:
         f"{', '.join(did)}, {counted(report.provider_calls, 'call')} in {_time(report.elapsed)}{rate}"
     ]
     if report.fenced:
-        lines.append(f"  fenced: {counted(report.fenced, 'chunk')} that the engine refuses; the rest is stored")
+        where = fenced_text(report.fenced_in)
+        lines.append(
+            f"  fenced: {counted(report.fenced, 'chunk')} that the engine refuses ({where}); the rest is stored"
+        )
     skipped = [f"{count:,} {reason}" for reason, count in sorted(report.skipped.items()) if count]
     if skipped:
         lines.append(f"  left out: {', '.join(skipped)}")
@@ -54,6 +61,13 @@ def _lines(report: RepositoryReport) -> list[str]:
     if report.outstanding and report.outcome != "complete":
         lines.append(f"  outstanding: {counted(report.outstanding, 'document')}")
     return lines
+
+
+def fenced_text(fenced_in: Mapping[str, int]) -> str:
+    """The first documents that fences leave something out of, and how to try again."""
+    named = [f"{path}: {count}" for path, count in list(fenced_in.items())[:_NAMED]]
+    more = [f"{len(fenced_in) - _NAMED:,} more"] if len(fenced_in) > _NAMED else []
+    return ", ".join([*named, *more]) + "; `embedkit sync --retry-fenced` offers them again"
 
 
 def counted(number: int, thing: str) -> str:

@@ -39,6 +39,7 @@ class Status:
         repositories: Every repository in the store.
         activity: The ledger's report over all processes that use this store.
         longest_waits: Seconds, by lane.
+        fenced: Chunks that fences leave out, by repository's number and document's path.
         probe: What is known of the provider that embeds; ``None`` if nobody ever asked.
     """
 
@@ -48,6 +49,7 @@ class Status:
     activity: Sequence[ReportRow]
     longest_waits: Mapping[str, float]
     probe: Verdict | None
+    fenced: Mapping[int, Mapping[str, int]] = attrs.field(factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """As ``status --json`` prints it."""
@@ -58,9 +60,7 @@ class Status:
             "probe": None if self.probe is None else self.probe.as_json(),
             "access": self.access(),
             "config": self.config(),
-            "repositories": [
-                {**_repository(record, self.at), "named": not self.is_left_over(record)} for record in self.repositories
-            ],
+            "repositories": [self._repository(record) for record in self.repositories],
             "activity": [row.as_json() for row in self.activity],
         }
 
@@ -78,6 +78,10 @@ class Status:
             "disabled": sum(1 for item in named if not item.enabled),
             "errors": [f"{item.name}: {item.path} is not there" for item in missing],
         }
+
+    def _repository(self, record: RepositoryRecord) -> dict[str, Any]:
+        fenced = dict(self.fenced.get(record.id, {}))
+        return {**_repository(record, self.at), "named": not self.is_left_over(record), "fenced": fenced}
 
     def is_left_over(self, record: RepositoryRecord) -> bool:
         """Whether nothing names the repository any more: not the settings, nor a folder that is still there."""
@@ -140,7 +144,9 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
         waits = await read_longest_waits(database, now)
         name = settings.embedding.provider
         probe = await read_verdict(database, name, engine_key(settings.provider(name)), settings.probe, now)
-        status = Status(now, settings, await store.repositories(), activity, waits, probe)
+        records = await store.repositories()
+        fenced = {record.id: await store.fenced(record) for record in records}
+        status = Status(now, settings, records, activity, waits, probe, fenced)
     if status is None:
         return INTERRUPTED
     if given.json:

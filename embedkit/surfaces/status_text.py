@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from embedkit.knowledge.storing.repositories import RepositoryRecord
 from embedkit.surfaces.folders import TENANT
 from embedkit.surfaces.probe_command import verdict_text
+from embedkit.surfaces.report_text import fenced_text
 
 if TYPE_CHECKING:
     from embedkit.activity.report import ReportRow
@@ -46,6 +47,9 @@ def _repository(record: RepositoryRecord, status: Status) -> str:
     if record.next_due_at is not None:
         wait = record.next_due_at - status.at
         text += ", due now" if wait <= 0 else f", due in {wait / 60:.0f} min"
+    if status.fenced.get(record.id):
+        fenced = status.fenced[record.id]
+        text += f", {_count(sum(fenced.values()), 'chunk')} fenced ({fenced_text(fenced)})"
     if status.is_left_over(record):
         where = "its folder is gone" if record.tenant == TENANT else "no settings name it"
         text += f"; {where}: `embedkit forget --tenant {record.tenant} --repository {record.name}` removes it"

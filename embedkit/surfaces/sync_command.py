@@ -49,7 +49,12 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
         with watching(sys.stderr) as on_progress:
             every = bool(given.paths) or given.all
             async with open_sweep(
-                engine, tenants, all=every, on_progress=on_progress, allow_empty=given.allow_empty
+                engine,
+                tenants,
+                all=every,
+                on_progress=on_progress,
+                allow_empty=given.allow_empty,
+                retry_fenced=given.retry_fenced,
             ) as sweep:
                 try:
                     await sweep.run()

@@ -35,6 +35,7 @@ class RepositoryReport:
     Attributes:
         succeeded: Whether any run of it ever completed.
         left_out: Every file that is left out, with the reason.
+        fenced_in: Chunks that fences leave out, by the path of the document.
         recoded: Documents that were in another encoding than UTF-8, by encoding.
     """
 
@@ -59,6 +60,7 @@ class RepositoryReport:
     outstanding: int = 0
     succeeded: bool = True
     left_out: Sequence[LeftOut] = ()
+    fenced_in: Mapping[str, int] = attrs.field(factory=dict)
     recoded: Mapping[str, int] = attrs.field(factory=dict)
 
     def as_json(self) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class RepositoryRun:
         self._described = described
         self._tally = Tally()
         self._chunks = 0
-        self._fenced = 0
+        self._fenced: dict[str, int] = {}
         self._lease_failures: list[EmbedkitError] = []
         self._began_at = trio.current_time()
 
@@ -115,6 +115,7 @@ class RepositoryRun:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_lease, lease, nursery.cancel_scope)
             try:
+                await self._sweep.lift_fences(record)
                 snapshot = await self._look(record)
                 seen, revision = snapshot.sightings, snapshot.revision
                 await self._index(record, lease, snapshot)
@@ -180,6 +181,7 @@ class RepositoryRun:
             claims=self._sweep.claims(self._tenant),
             may_empty=self._sweep.may_empty,
             window=self._sweep.engine.settings.provider().num_ctx,
+            engine=self._sweep.engine_key,
         )
         self._tally = indexing.tally
         await indexing.run(snapshot)
@@ -251,7 +253,7 @@ class RepositoryRun:
     async def _count(self, record: RepositoryRecord) -> int:
         """See how many chunks are stored and fenced now; returns the number of documents."""
         documents, self._chunks = await self._sweep.store.count(record)
-        self._fenced = await self._sweep.store.count_fenced(record)
+        self._fenced = await self._sweep.store.fenced(record)
         return documents
 
     def _after(
@@ -323,7 +325,8 @@ class RepositoryRun:
             left_out=tally.left_out,
             recoded=dict(tally.recoded),
             chunks=self._chunks,
-            fenced=self._fenced,
+            fenced=sum(self._fenced.values()),
+            fenced_in=self._fenced,
             embedded=tally.embedded,
             reused=tally.reused,
             deleted=tally.deleted,

@@ -20,11 +20,13 @@ from embedkit.engine import Engine
 from embedkit.errors import EmbedkitError, SpaceMismatch
 from embedkit.knowledge.indexing.claims import Claims
 from embedkit.knowledge.storing.retrying import retry_locked
+from embedkit.probing.rules import engine_key
 from embedkit.settings import RepositorySettings, TenantSettings
 from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip, status_of
 from embedkit.sweep.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
+    from embedkit.knowledge.storing.repositories import RepositoryRecord
     from embedkit.knowledge.storing.store import SqliteStore
 
 
@@ -38,6 +40,7 @@ class Sweep:
         circuit: Its own.
         all: Whether due times and backoff are passed over.
         may_empty: Whether a repository that held documents may come to hold none.
+        engine_key: What names the engine that embeds: what another refused is asked of it again.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Sweep:
         on_provider_timeout: TimeoutHook | None,
         on_progress: OnProgress | None,
         allow_empty: bool = False,
+        retry_fenced: bool = False,
     ) -> None:
         self.id = secrets.token_hex(8)
         self.engine = engine
@@ -57,6 +61,9 @@ class Sweep:
         self.circuit = Circuit()
         self.all = all
         self.may_empty = allow_empty
+        self.engine_key = engine_key(engine.settings.provider())
+        self._retry_fenced = retry_fenced
+        self._lifted: set[str] = set()
         self._tenants = tenants
         self._on_provider_timeout = on_provider_timeout
         self._on_progress = on_progress
@@ -129,6 +136,18 @@ class Sweep:
                 raise
             self._claimed = dimension
 
+    async def lift_fences(self, record: RepositoryRecord) -> None:
+        """Once for each tenant: fences of another engine are lifted, and all of them where that was asked for.
+
+        Cancellation:
+            Lifted, or not; if not, the next sweep does it.
+        """
+        if record.tenant in self._lifted:
+            return
+        self._lifted.add(record.tenant)
+        keep = None if self._retry_fenced else self.engine_key
+        await retry_locked(partial(self.store.lift_fences, record, engine=keep))
+
     def claims(self, tenant: str) -> Claims:
         """What the tenant's repositories are buying in this run."""
         return self._claims[tenant]
@@ -183,6 +202,7 @@ async def open_sweep(
     on_provider_timeout: TimeoutHook | None = None,
     on_progress: OnProgress | None = None,
     allow_empty: bool = False,
+    retry_fenced: bool = False,
 ) -> AsyncGenerator[Sweep]:
     """A run over repositories, for as long as the block lasts.
 
@@ -193,6 +213,7 @@ async def open_sweep(
         on_provider_timeout: Called besides the run's own trip, synchronously, at each provider timeout of its tickets.
         on_progress: Told of each step, synchronously.
         allow_empty: Remove the documents of a repository that now seems to have none; without it, that is a failure.
+        retry_fenced: Offer what is fenced once more.
 
     Raises:
         StoreError: The knowledge base cannot be opened.
@@ -209,6 +230,7 @@ async def open_sweep(
         on_provider_timeout=on_provider_timeout,
         on_progress=on_progress,
         allow_empty=allow_empty,
+        retry_fenced=retry_fenced,
     )
     try:
         yield sweep

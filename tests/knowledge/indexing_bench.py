@@ -133,6 +133,9 @@ class Bench:
         await indexing.run(self.look())
         return indexing.tally
 
+    async def fenced(self) -> int:
+        return sum((await self.store.fenced(self.record)).values())
+
     def look(self) -> Snapshot:
         return FolderSource(self.root).snapshot()
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
-from embedkit.clocks import ZERO, Clocks
+from embedkit.clocks import ZERO
 from embedkit.errors import ContentRefused, EmbedkitError, ProviderError, is_provider_timeout
 from embedkit.knowledge.indexing.bisecting import (
     CONTROL,
@@ -35,15 +35,13 @@ from embedkit.knowledge.indexing.bisecting import (
 )
 from embedkit.knowledge.indexing.gathering import Gathering
 from embedkit.knowledge.indexing.preparing import Portion, divided, is_divisible
+from embedkit.knowledge.indexing.purchases import Buy, Purchase, unit_rows
 from embedkit.knowledge.indexing.waiting_documents import WaitingDocuments
 from embedkit.knowledge.storing.documents import PreparedDocument
 from embedkit.knowledge.storing.parameters import in_batches
 from embedkit.knowledge.storing.retrying import retry_locked
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from embedkit.knowledge.indexing.claims import Claims
     from embedkit.knowledge.indexing.stopping import Stop
     from embedkit.knowledge.indexing.tally import Tally
@@ -54,33 +52,6 @@ if TYPE_CHECKING:
 
 # Documents that are admitted together: what switches in one transaction.
 _PORTION = 16
-
-
-class Purchase(Protocol):
-    """What came of one ticket."""
-
-    @property
-    def vectors(self) -> NDArray[np.float32]:
-        """``(n, dimension) float32``, finite."""
-        ...
-
-    @property
-    def clocks(self) -> Clocks:
-        """The ticket's times."""
-        ...
-
-    @property
-    def attempts(self) -> int:
-        """Provider calls it took."""
-        ...
-
-
-class Buy(Protocol):
-    """Buys vectors through a lane: one ticket."""
-
-    async def __call__(self, texts: Sequence[str]) -> Purchase:
-        """Embed ``texts``; EmbedkitError, with the ticket's clocks and attempts, if it cannot be."""
-        ...
 
 
 class Buying:
@@ -96,6 +67,7 @@ class Buying:
         claims: What the tenant's repositories are buying.
         stop: Whether the work is to stop.
         window: About how many tokens the engine takes of one input.
+        engine: What names the engine: what it refuses is asked of another again.
         on_progress: Told after each transaction.
 
     Attributes:
@@ -117,6 +89,7 @@ class Buying:
         claims: Claims,
         stop: Stop,
         window: int,
+        engine: str | None = None,
         on_progress: Callable[[Tally], object],
     ) -> None:
         self.has_answered = trio.Event()
@@ -133,6 +106,7 @@ class Buying:
         self._claimed: set[bytes] = set()
         self._stop = stop
         self._window = window
+        self._engine = engine
         self._refused_in_a_row = 0
         self._on_progress = on_progress
         self._gathering = Gathering(self._commit)
@@ -330,7 +304,7 @@ class Buying:
             self.spend(purchase)
             hashes = [hash_ for hash_, _ in batch]
             ready = self._waiting_documents.arrived(hashes)
-            await self._gathering.commit(dict(zip(hashes, _unit_rows(purchase.vectors), strict=True)), ready)
+            await self._gathering.commit(dict(zip(hashes, unit_rows(purchase.vectors), strict=True)), ready)
             self.release(hashes)
 
     async def split(self, hash_: bytes) -> Sequence[Batch] | None:
@@ -385,7 +359,9 @@ class Buying:
             self._fenced.update(refused)
             ready = self._waiting_documents.left_out(refused)
             self._tally.reused = self._waiting_documents.reused
-            await self._write(partial(self._store.fence, self._record, self._lease, refused, ready), ready)
+            await self._write(
+                partial(self._store.fence, self._record, self._lease, refused, ready, engine=self._engine), ready
+            )
             self.release(refused)
 
     async def _commit(self, vectors: Mapping[bytes, bytes], ready: Sequence[PreparedDocument]) -> None:
@@ -402,12 +378,3 @@ class Buying:
         self._tally.done += len(ready) - len(vanished)
         self.vanished.update(document.path for document in vanished)
         self._on_progress(self._tally)
-
-
-def _unit_rows(vectors: NDArray[np.float32]) -> list[bytes]:
-    """Rows of unit length, as bytes; a zero row stays one."""
-    import numpy as np
-
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0).astype("<f4", copy=False)
-    return [row.tobytes() for row in unit]

@@ -21,9 +21,10 @@ import trio
 from embedkit.errors import SourceError
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
 from embedkit.knowledge.indexing.bisecting import Batch
-from embedkit.knowledge.indexing.buying import Buy, Buying
+from embedkit.knowledge.indexing.buying import Buying
 from embedkit.knowledge.indexing.claims import Claims
 from embedkit.knowledge.indexing.preparing import Portion, portions, prepare
+from embedkit.knowledge.indexing.purchases import Buy
 from embedkit.knowledge.indexing.stopping import Stop
 from embedkit.knowledge.indexing.tally import Tally
 from embedkit.knowledge.sources.source import LeftOut
@@ -66,6 +67,7 @@ class Indexing:
         on_progress: Told after each transaction.
         may_empty: Whether a repository that held documents may come to hold none.
         window: About how many tokens the engine takes of one input, where that is known.
+        engine: What names the engine.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Indexing:
         claims: Claims | None = None,
         may_empty: bool = False,
         window: int | None = None,
+        engine: str | None = None,
     ) -> None:
         self.tally = Tally()
         self._store = store
@@ -102,6 +105,7 @@ class Indexing:
             claims=Claims() if claims is None else claims,
             stop=self._stop,
             window=window or limits.max_tokens,
+            engine=engine,
             on_progress=on_progress,
         )
 

@@ -102,6 +102,7 @@ STEPS = (
     """,
     """
     ALTER TABLE sightings ADD COLUMN encoding TEXT;  -- NULL: UTF-8
+    ALTER TABLE fences ADD COLUMN engine TEXT;  -- which engine refused; another one is asked again
     ALTER TABLE repositories ADD COLUMN root TEXT;  -- where it lay when it was swept last; NULL: not known yet
     """,
 )

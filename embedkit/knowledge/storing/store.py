@@ -98,7 +98,13 @@ class Store(Protocol):
         ...
 
     async def fence(
-        self, record: RepositoryRecord, lease: Lease, refused: Mapping[bytes, str], ready: Sequence[PreparedDocument]
+        self,
+        record: RepositoryRecord,
+        lease: Lease,
+        refused: Mapping[bytes, str],
+        ready: Sequence[PreparedDocument],
+        *,
+        engine: str | None = None,
     ) -> tuple[int, list[PreparedDocument]]:
         """Fence inputs, each with its durable code, and switch documents, in one transaction; as ``commit``."""
         ...
@@ -123,8 +129,12 @@ class Store(Protocol):
         """Documents and chunks of the repository."""
         ...
 
-    async def count_fenced(self, record: RepositoryRecord) -> int:
-        """Chunks of the repository's stored documents that fences leave out."""
+    async def fenced(self, record: RepositoryRecord) -> dict[str, int]:
+        """How many chunks fences leave out, by the path of the repository's document."""
+        ...
+
+    async def lift_fences(self, record: RepositoryRecord, *, engine: str | None = None) -> bool:
+        """Lift the fences of the repository's tenant, but for those of ``engine``; whether there were any."""
         ...
 
 
@@ -239,7 +249,13 @@ class SqliteStore:
         return await self._database.read(lambda connection: known_inputs(connection, tenant_id, hashes))
 
     async def fence(
-        self, record: RepositoryRecord, lease: Lease, refused: Mapping[bytes, str], ready: Sequence[PreparedDocument]
+        self,
+        record: RepositoryRecord,
+        lease: Lease,
+        refused: Mapping[bytes, str],
+        ready: Sequence[PreparedDocument],
+        *,
+        engine: str | None = None,
     ) -> tuple[int, list[PreparedDocument]]:
         """See ``Store``.
 
@@ -248,7 +264,7 @@ class SqliteStore:
         """
 
         def work(connection: sqlite3.Connection) -> tuple[int, list[PreparedDocument]]:
-            fences.add(connection, record.tenant_id, refused)
+            fences.add(connection, record.tenant_id, refused, engine)
             findings.clear(connection, record.tenant_id, refused)
             return documents.switch(connection, record.tenant_id, record.id, ready) if ready else (0, [])
 
@@ -331,13 +347,21 @@ class SqliteStore:
         """
         return await self._database.read(lambda connection: documents.count(connection, record.id))
 
-    async def count_fenced(self, record: RepositoryRecord) -> int:
+    async def fenced(self, record: RepositoryRecord) -> dict[str, int]:
         """See ``Store``.
 
         Cancellation:
             Nothing was changed.
         """
-        return await self._database.read(lambda connection: fences.count(connection, record.id))
+        return await self._database.read(lambda connection: fences.left_out(connection, record.id))
+
+    async def lift_fences(self, record: RepositoryRecord, *, engine: str | None = None) -> bool:
+        """See ``Store``.
+
+        Cancellation:
+            Nothing was changed, unless it returned.
+        """
+        return await self._database.write(lambda connection: fences.lift(connection, record.tenant_id, engine=engine))
 
     async def nearest(
         self, tenant: str, query: NDArray[np.float32], count: int, repository: str | None = None

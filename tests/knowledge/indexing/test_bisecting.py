@@ -385,6 +385,24 @@ async def test_an_engine_that_takes_nothing_but_the_control_fences_nothing(tmp_p
         assert report.fenced < MOST_IN_A_ROW
 
 
+async def test_fences_are_named_and_lifted_by_whoever_says_so_or_by_another_engine(tmp_path: Path) -> None:
+    """A fenced text, and then a mended engine: the file was named nowhere, and stayed out till it changed."""
+    store, root = tmp_path / "store", write_tree(tmp_path / "tree", numbered(3) | POISON)
+    report = await sync(store, root, FakeProvider(refusing()))
+    assert report.fenced_in == {"poison.txt": 1}
+    async with opened(store, FakeProvider(), batch=8) as engine:
+        for retry, fenced, bought in ((False, 1, 0), (True, 0, 1)):
+            async with open_sweep(engine, [tenant("acme", one=root)], all=True, retry_fenced=retry) as sweep:
+                (report,) = (await sweep.run()).repositories
+            assert (report.fenced, report.embedded) == (fenced, bought)
+
+    write_tree(root, {"other.txt": "poison too\n"})
+    assert (await sync(store, root, FakeProvider(refusing()))).fenced_in == {"other.txt": 1}
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("UPDATE fences SET engine = 'another address'")
+    assert (await sync(store, root, FakeProvider())).fenced_in == {}
+
+
 async def test_a_batch_that_is_only_too_large_makes_the_next_sweeps_smaller(tmp_path: Path) -> None:
     async def script(call: FakeCall) -> None:
         if len(call.texts) > 3:

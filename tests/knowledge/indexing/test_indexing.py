@@ -265,7 +265,7 @@ async def test_after_a_failure_no_suspect_is_tried_and_after_one_that_timed_out_
         shop = Shop(suspects_time_out)
         work = await at.index(shop)
         assert shop.batches in ([["new"], [CONTROL], [text]] for text in ("one", "two"))
-        assert (work.outstanding, work.too_large, await at.store.count_fenced(at.record)) == (1, None, 1)
+        assert (work.outstanding, work.too_large, await at.fenced()) == (1, None, 1)
 
 
 async def test_the_clocks_and_attempts_of_a_failure_count(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ async def test_the_parts_are_stored_with_their_lines_and_nothing_is_fenced(tmp_p
         chunks = len(content_of(at.path).chunks)
         assert work.embedded + work.reused == chunks
         assert work.provider_calls + len(shop.refused) == len(shop.batches)
-        assert await at.store.count_fenced(at.record) == 0
+        assert await at.fenced() == 0
 
         again = Narrow()
         assert (await at.index(again)).provider_calls == 0
@@ -146,7 +146,7 @@ async def test_two_chunks_of_a_document_may_be_split_at_once(tmp_path: Path) -> 
         with trio.fail_after(20):
             work = await at.index(shop, batch=1, tickets=3)
         assert looking_up.is_set()
-        assert (work.failures, work.outstanding, await at.store.count_fenced(at.record)) == ([], 0, 0)
+        assert (work.failures, work.outstanding, await at.fenced()) == ([], 0, 0)
         assert ink_by_path(at)["b.txt"] == ink(lines(50))
 
 
@@ -245,7 +245,7 @@ async def test_a_part_of_a_few_characters_that_is_still_refused_is_fenced(tmp_pa
         shop._before = refuse
         work = await at.index(shop, batch=4)
         assert (work.failures, work.outstanding) == ([], 0)
-        assert 1 <= await at.store.count_fenced(at.record) <= 2
+        assert 1 <= await at.fenced() <= 2
         kept = ink_by_path(at)
         assert kept["two.txt"] == "tiny"
         assert "few" in kept["one.txt"]
@@ -273,7 +273,7 @@ async def test_a_long_scope_is_no_reason_to_halve_for_ever(tmp_path: Path) -> No
     async with bench(tmp_path, {"one.md": f"# {heading}\n\n{lines(10)}"}) as at:
         work = await at.index(Narrow(len(heading)), batch=4)
         assert (work.failures, work.outstanding) == ([], 0)
-        assert await at.store.count_fenced(at.record) > 0
+        assert await at.fenced() > 0
 
 
 async def test_cancelled_at_any_step_nothing_is_lost_and_nothing_bought_twice(tmp_path: Path) -> None:

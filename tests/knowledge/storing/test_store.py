@@ -8,7 +8,7 @@ from knowledge_base import bought, open_store, prepared, put
 from store_content import content_of
 
 from embedkit.errors import SpaceMismatch
-from embedkit.knowledge.indexing.buying import _unit_rows
+from embedkit.knowledge.indexing.purchases import unit_rows
 from embedkit.knowledge.model import Space
 from embedkit.knowledge.sources.source import Sighting
 from embedkit.knowledge.storing.leases import Lease, Leased
@@ -165,4 +165,4 @@ async def test_a_search_in_one_repository_finds_nothing_of_its_neighbours(path: 
 def unit(text: str):  # type: ignore[no-untyped-def]
     import numpy as np
 
-    return np.frombuffer(_unit_rows(vectors_of([text]))[0], "<f4")
+    return np.frombuffer(unit_rows(vectors_of([text]))[0], "<f4")
