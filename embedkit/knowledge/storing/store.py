@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from embedkit.database import Database
     from embedkit.knowledge.model import Space
-    from embedkit.knowledge.searching.search import Hit, Ranked
+    from embedkit.knowledge.searching.search import Hit, Query
     from embedkit.knowledge.sources.source import Sighting
     from embedkit.knowledge.storing.documents import PreparedDocument
     from embedkit.knowledge.storing.findings import Finding
@@ -135,6 +135,10 @@ class Store(Protocol):
 
     async def lift_fences(self, record: RepositoryRecord, *, engine: str | None = None) -> bool:
         """Lift the fences of the repository's tenant, but for those of ``engine``; whether there were any."""
+        ...
+
+    async def search(self, query: Query) -> list[Hit]:
+        """The best hits, best first, as the store has them at one instant; of no tenant that is not named."""
         ...
 
 
@@ -365,14 +369,14 @@ class SqliteStore:
 
     async def nearest(
         self, tenant: str, query: NDArray[np.float32], count: int, repository: str | None = None
-    ) -> Ranked:
+    ) -> list[tuple[int, float]]:
         """The ``count`` chunks of ``tenant`` nearest to ``query``: ``(dimension,) float32`` of unit length.
 
         Cancellation:
             Nothing was changed; a matrix that was read is kept for the next search.
         """
 
-        def work(connection: sqlite3.Connection) -> Ranked:
+        def work(connection: sqlite3.Connection) -> list[tuple[int, float]]:
             place = _place(connection, tenant, repository)
             if place is None:
                 return []
@@ -383,29 +387,20 @@ class SqliteStore:
 
         return await self._database.read(work)
 
-    async def by_words(self, tenant: str, query: str, count: int, repository: str | None = None) -> Ranked:
-        """The ``count`` chunks of ``tenant`` that match the words of ``query`` best.
+    async def search(self, query: Query) -> list[Hit]:
+        """See ``Store``.
 
         Cancellation:
-            Nothing was changed.
-        """
-
-        def work(connection: sqlite3.Connection) -> Ranked:
-            place = _place(connection, tenant, repository)
-            return search.by_words(connection, place[0], query, count, place[1]) if place is not None else []
-
-        return await self._database.read(work)
-
-    async def hits(self, tenant: str, ranked: Ranked) -> list[Hit]:
-        """What stands at ``ranked``, in its order.
-
-        Cancellation:
-            Nothing was changed.
+            Nothing was changed; a matrix that was read is kept for the next search.
         """
 
         def work(connection: sqlite3.Connection) -> list[Hit]:
-            tenant_id = repositories.tenant_id(connection, tenant)
-            return search.hits(connection, tenant_id, ranked) if tenant_id is not None else []
+            def load(tenant_id: int, dimension: int) -> matrix.TenantMatrix:
+                held = matrix.load(connection, tenant_id, dimension, self._matrices.get(tenant_id))
+                self._matrices[tenant_id] = held
+                return held
+
+            return search.search(connection, query, load)
 
         return await self._database.read(work)
 

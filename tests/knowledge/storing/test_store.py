@@ -10,6 +10,7 @@ from store_content import content_of
 from embedkit.errors import SpaceMismatch
 from embedkit.knowledge.indexing.purchases import unit_rows
 from embedkit.knowledge.model import Space
+from embedkit.knowledge.searching.search import Query
 from embedkit.knowledge.sources.source import Sighting
 from embedkit.knowledge.storing.leases import Lease, Leased
 
@@ -110,7 +111,7 @@ async def test_staged_vectors_are_known_and_invisible(path: Path) -> None:
         await store.commit(record, lease, staged, [])
         assert (await store.known_inputs(record.tenant_id, [*staged, b"none"])).known == set(staged)
         assert await store.nearest("a", unit("one"), 10) == []
-        assert await store.by_words("a", "one", 10) == []
+        assert await store.search(by_words("a", "one")) == []
         assert await store.count(record) == (0, 0)
 
 
@@ -146,8 +147,7 @@ async def test_what_is_searched_for_at_a_place_that_is_not_there_is_nothing(path
         await put(store, "a", "api", prepared("one.txt", "one"))
         for tenant, repository in (("nobody", None), ("a", "nothing")):
             assert await store.nearest(tenant, unit("one"), 10, repository) == []
-            assert await store.by_words(tenant, "one", 10, repository) == []
-        assert await store.hits("nobody", [(1, 1.0)]) == []
+            assert await store.search(by_words(tenant, "one", repository)) == []
 
 
 async def test_a_search_in_one_repository_finds_nothing_of_its_neighbours(path: Path) -> None:
@@ -155,11 +155,17 @@ async def test_a_search_in_one_repository_finds_nothing_of_its_neighbours(path: 
         await put(store, "a", "api", prepared("one.txt", "one"))
         await put(store, "a", "site", prepared("one.txt", "one"))
         for repository in ("api", "site"):
-            for ranked in (
-                await store.nearest("a", unit("one"), 10, repository),
-                await store.by_words("a", "one", 10, repository),
-            ):
-                assert [hit.repository for hit in await store.hits("a", ranked)] == [repository]
+            for query in (by_words("a", "one", repository), by_vector("a", "one", repository)):
+                (hit,) = await store.search(query)
+                assert (hit.repository, hit.also) == (repository, ())
+
+
+def by_words(tenant: str, text: str, repository: str | None = None) -> Query:
+    return Query(tenants=[tenant], text=text, mode="text", repository=repository)
+
+
+def by_vector(tenant: str, text: str, repository: str | None = None) -> Query:
+    return Query(tenants=[tenant], vector=unit(text), mode="vector", repository=repository)
 
 
 def unit(text: str):  # type: ignore[no-untyped-def]
