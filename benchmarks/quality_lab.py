@@ -43,7 +43,7 @@ def vector_lists(model: StaticModel, functions: Sequence[Function], symbols: boo
 def text_lists(functions: Sequence[Function], symbols: bool) -> list[Hits]:
     """For each query its nearest functions by BM25."""
     database = sqlite3.connect(":memory:")
-    database.execute(f"CREATE VIRTUAL TABLE t USING fts5(path, symbol, text, tokenize = '{TOKENIZE}')")
+    database.execute(f'CREATE VIRTUAL TABLE t USING fts5(path, symbol, text, tokenize = "{TOKENIZE}")')
     rows = (
         (number, "a", index_words(one.symbol) if symbols else "", index_words(one.code))
         for number, one in enumerate(functions)

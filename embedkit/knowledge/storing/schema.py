@@ -10,9 +10,40 @@ Its first column is the tenant, so that a query is confined to one tenant inside
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from embedkit.knowledge.searching.words import TOKENIZE, index_words, tenant_word
+
+if TYPE_CHECKING:
+    import sqlite3
+
 COMPONENT = "knowledge"
 
-STEPS = (
+
+def _new_words(connection: sqlite3.Connection) -> None:
+    """Make the full-text index anew: ``words`` gives other words than before."""
+    connection.execute("DROP TABLE words")
+    connection.execute(
+        f"""
+        CREATE VIRTUAL TABLE words USING fts5 (
+            tenant, path, symbol, body, content = '', tokenize = "{TOKENIZE}"
+        )
+        """
+    )
+    rows = connection.execute(
+        "SELECT c.id, c.tenant_id, d.path, c.scope, c.text FROM chunks c JOIN documents d ON d.id = c.document_id"
+    )
+    connection.executemany(
+        "INSERT INTO words (rowid, tenant, path, symbol, body) VALUES (?, ?, ?, ?, ?)",
+        (
+            (number, tenant_word(tenant_id), index_words(path), index_words(scope), index_words(text))
+            for number, tenant_id, path, scope, text in rows
+        ),
+    )
+
+
+STEPS: tuple[str | Callable[[sqlite3.Connection], None], ...] = (
     """
     CREATE TABLE space (
         id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -105,4 +136,5 @@ STEPS = (
     ALTER TABLE fences ADD COLUMN engine TEXT;  -- which engine refused; another one is asked again
     ALTER TABLE repositories ADD COLUMN root TEXT;  -- where it lay when it was swept last; NULL: not known yet
     """,
+    _new_words,
 )

@@ -50,8 +50,8 @@ STEPS = st.lists(
 @given(STEPS)
 def test_a_matrix_that_follows_the_store_equals_one_read_anew(steps: list[tuple[str, str, int, list[int]]]) -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        for script in schema.STEPS:
-            connection.executescript(script)
+        for step in schema.STEPS:
+            connection.executescript(step) if isinstance(step, str) else step(connection)
         held: dict[str, TenantMatrix] = {}
         for what, tenant, path, numbers in steps:
             record = repositories.ensure(connection, tenant, "api")
@@ -80,8 +80,8 @@ def assert_same(one: TenantMatrix, other: TenantMatrix) -> None:
 
 def test_a_matrix_of_an_unchanged_store_is_the_same_object() -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        for script in schema.STEPS:
-            connection.executescript(script)
+        for step in schema.STEPS:
+            connection.executescript(step) if isinstance(step, str) else step(connection)
         record = repositories.ensure(connection, "a", "api")
         first = load(connection, record.tenant_id, 3, None)
         assert load(connection, record.tenant_id, 3, first) is first
@@ -90,8 +90,8 @@ def test_a_matrix_of_an_unchanged_store_is_the_same_object() -> None:
 
 def test_more_rows_than_are_read_at_once() -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        for script in schema.STEPS:
-            connection.executescript(script)
+        for step in schema.STEPS:
+            connection.executescript(step) if isinstance(step, str) else step(connection)
         record = repositories.ensure(connection, "a", "api")
         for start in (0, 2500):
             document = prepared(f"{start}.txt", *map(str, range(start, start + 2500)))

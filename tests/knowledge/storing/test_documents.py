@@ -23,8 +23,8 @@ class Base:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        for script in schema.STEPS:
-            connection.executescript(script)
+        for step in schema.STEPS:
+            connection.executescript(step) if isinstance(step, str) else step(connection)
         self.expected: dict[tuple[str, str, str], tuple[str, ...]] = {}
 
     def store(self, tenant: str, name: str, *wanted: PreparedDocument, buy: bool = True) -> list[PreparedDocument]:

@@ -11,6 +11,7 @@ import pytest
 from knowledge_base import bought, open_store
 
 from embedkit.database import open_database
+from embedkit.knowledge.chunking import CHUNKING_GENERATION
 from embedkit.knowledge.model import Space, input_hash
 from embedkit.knowledge.storing import schema
 from embedkit.knowledge.storing.findings import Finding
@@ -88,7 +89,7 @@ async def test_a_store_of_version_2_goes_on_and_what_it_fenced_for_its_length_is
                 " retry_wait, at) VALUES (1, 'api', 'r1', 3, 'complete', 1.0, 2.0, 3.0, 4.0)"
             )
             connection.executemany(
-                "INSERT INTO fences (tenant_id, hash, generation, code, at) VALUES (1, ?, 'chunking 1', ?, 0.0)",
+                f"INSERT INTO fences (tenant_id, hash, generation, code, at) VALUES (1, ?, 'chunking {CHUNKING_GENERATION}', ?, 0.0)",
                 [(ONE, "KB_VECTOR_EMBED_INPUT_TRUNCATED"), (TWO, "KB_VECTOR_EMBED_INPUT_REFUSED")],
             )
             connection.executemany(
