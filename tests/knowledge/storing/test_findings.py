@@ -82,6 +82,8 @@ async def test_a_store_of_version_2_goes_on_and_what_it_fenced_for_its_length_is
     async with open_database(path) as database:
         await database.migrate(schema.COMPONENT, schema.STEPS[:2])
 
+        now = f"chunking {CHUNKING_GENERATION}"
+
         def fill(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT INTO tenants (id, name) VALUES (1, 'a')")
             connection.execute(
@@ -89,8 +91,8 @@ async def test_a_store_of_version_2_goes_on_and_what_it_fenced_for_its_length_is
                 " retry_wait, at) VALUES (1, 'api', 'r1', 3, 'complete', 1.0, 2.0, 3.0, 4.0)"
             )
             connection.executemany(
-                f"INSERT INTO fences (tenant_id, hash, generation, code, at) VALUES (1, ?, 'chunking {CHUNKING_GENERATION}', ?, 0.0)",
-                [(ONE, "KB_VECTOR_EMBED_INPUT_TRUNCATED"), (TWO, "KB_VECTOR_EMBED_INPUT_REFUSED")],
+                "INSERT INTO fences (tenant_id, hash, generation, code, at) VALUES (1, ?, ?, ?, 0.0)",
+                [(ONE, now, "KB_VECTOR_EMBED_INPUT_TRUNCATED"), (TWO, now, "KB_VECTOR_EMBED_INPUT_REFUSED")],
             )
             connection.executemany(
                 "INSERT INTO documents (repository_id, path, content_hash, generation, fenced)"
