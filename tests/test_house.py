@@ -47,7 +47,7 @@ AT_HOME = {
 PURE = (
     "errors.py", "settings/", "admission/order.py", "admission/room.py", "admission/waiting.py",
     "admission/waiting_room.py", "admission/statistics.py", "sweep/schedule.py", "sweep/outcome.py",
-    "knowledge/searching/ranking.py", "clocks.py", "activity/histogram.py",
+    "sweep/successor.py", "knowledge/searching/ranking.py", "clocks.py", "activity/histogram.py",
 )  # fmt: skip
 IMPURE = frozenset({"trio", "asyncio", "anyio", "threading", "httpx", "httpcore", "sqlite3"})
 

@@ -26,7 +26,8 @@ from embedkit.providers.catalogue import max_inputs
 from embedkit.settings.redaction import redacted_url
 from embedkit.sweep.outcome import Outcome, RepositoryReport, deciding, outcome_of
 from embedkit.sweep.progress import Progress
-from embedkit.sweep.schedule import backoff, batch_ceiling, is_due, jitter
+from embedkit.sweep.schedule import is_due
+from embedkit.sweep.successor import Swept, successor
 
 if TYPE_CHECKING:
     from embedkit.engine import Embeddings
@@ -259,37 +260,30 @@ class RepositoryRun:
     def _after(
         self, record: RepositoryRecord, outcome: Outcome, error: EmbedkitError | None, revision: str | None
     ) -> RepositoryRecord:
-        """The record after this outcome: the table in ``outcome``."""
-        now = time.time()
+        """The record after this outcome: see ``successor``."""
         settings = self._sweep.engine.settings
-        base = settings.cadence_for(self._described)
-        streak = {"complete": 0, "partial-progress": 0, "failed": record.streak + 1}.get(outcome, record.streak)
-        wait = backoff(base, jitter(self._tenant, record.name, base), streak, settings.sweep.backoff_cap)
-        due = {"complete": now + base, "partial-progress": now, "aborted": record.next_due_at}.get(outcome, now + wait)
-        complete = outcome == "complete"
-        ceiling = batch_ceiling(
-            record.batch_ceiling,
-            timed_out=self._tally.too_large,
-            clean=outcome in ("complete", "partial-progress"),
-            batch=settings.batch_for(),
+        last = Last(
+            outcome,
+            None if error is None else error.durable_code,
+            None if error is None else error.attribution,
+            None if error is None else str(error),
+            self._tally.clocks,
+            time.time(),
         )
-        return attrs.evolve(
-            record,
-            revision=revision if complete else record.revision,
-            generation=CHUNKING_GENERATION if complete else record.generation,
-            streak=streak,
-            succeeded=record.succeeded or complete,
+        done = Swept(
+            revision=revision,
+            generation=CHUNKING_GENERATION,
             outstanding=self._tally.outstanding,
-            next_due_at=due,
-            last=Last(
-                outcome,
-                None if error is None else error.durable_code,
-                None if error is None else error.attribution,
-                None if error is None else str(error),
-                self._tally.clocks,
-                now,
-            ),
-            batch_ceiling=ceiling,
+            too_large=self._tally.too_large,
+            last=last,
+        )
+        return successor(
+            record,
+            outcome,
+            done,
+            cadence=settings.cadence_for(self._described),
+            cap=settings.sweep.backoff_cap,
+            batch=settings.batch_for(),
         )
 
     async def _untouched(
