@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from embedkit.knowledge.indexing.tally import Tally
     from embedkit.knowledge.storing.findings import Finding
     from embedkit.knowledge.storing.leases import Lease
+    from embedkit.knowledge.storing.protocol import Store
     from embedkit.knowledge.storing.repositories import RepositoryRecord
-    from embedkit.knowledge.storing.store import Store
 
 # Documents that are admitted together: what switches in one transaction.
 _PORTION = 16

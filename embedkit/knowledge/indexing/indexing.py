@@ -32,8 +32,8 @@ from embedkit.knowledge.sources.source import LeftOut
 if TYPE_CHECKING:
     from embedkit.knowledge.sources.source import Entry, Snapshot
     from embedkit.knowledge.storing.leases import Lease
+    from embedkit.knowledge.storing.protocol import Store
     from embedkit.knowledge.storing.repositories import RepositoryRecord
-    from embedkit.knowledge.storing.store import Store
 
 _PORTIONS_AHEAD = 2
 _ROUNDS = 3
