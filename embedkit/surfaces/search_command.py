@@ -27,7 +27,7 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
         Nothing was printed, or all of it.
     """
     if (given.query is None) == (given.like is None):
-        raise UsageError("search for what? Give words, or the place of a chunk: --like PATH:LINE")
+        raise UsageError("search for what? Give a QUERY, or the place of a chunk: --like PATH:LINE")
     hits: list[Hit] | None = None
     async with interruptible() as interrupt, open_engine(settings) as engine:
         hits = await _search(given, engine)

@@ -38,12 +38,14 @@ MAX_TERMS = 64
 # of capitals before a lower-case letter (HTTPServer). It starts with the letter, and looks back afterwards: the
 # engine skips to capitals, which is 6 times as fast as looking back at every position.
 _PART = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
-_PART_OR_JOINT = re.compile(rf"_|{_PART.pattern}")
 
 _WORD = re.compile(r"[^\W_]+")
 _IDENTIFIER = re.compile(r"\w+")
-_COMPOUND = re.compile(r"[A-Za-z0-9_]+")
-_SHORT_NAME = 6
+# A name whose case changes, whole.
+_CAMEL = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z][A-Z][a-z]))[A-Za-z0-9]++")
+# A long name with underscores is asked for by its parts; `utf_8` and `x_86` are words of their own.
+_NUMBERED = re.compile(r"_(\d{1,3})(?![A-Za-z0-9_])")
+_SHORT_NAME = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z]{1,4}\Z")
 _LONGEST_NAME = 48  # characters: what is longer is no name that anybody asks for
 
 _ACCENTS = re.compile("[\u0300-\u036f]+")
@@ -67,10 +69,16 @@ def index_words(text: str) -> str:
     """
     if not text.isascii():
         text = _UNSPACED.sub(_pairs, _one_form(text))
-    # Lines without a name of several parts, most of prose, are passed over without a Python step for each word.
-    return "\n".join(
-        line if _PART_OR_JOINT.search(line) is None else _COMPOUND.sub(_taken_apart, line) for line in text.split("\n")
-    )
+    if _PART.search(text):
+        # Most lines have none: to look for a capital in each line costs less than to look at each word.
+        text = "\n".join(map(_line_words, text.split("\n")))
+    if "_" not in text:
+        return text
+    return _NUMBERED.sub(_numbered, text).replace("_", " ")
+
+
+def _line_words(line: str) -> str:
+    return line if _PART.search(line) is None else _CAMEL.sub(_taken_apart, line)
 
 
 def _one_form(text: str) -> str:
@@ -80,14 +88,14 @@ def _one_form(text: str) -> str:
 
 
 def _taken_apart(name: re.Match[str]) -> str:
-    whole = name[0]
-    parts = _PART.sub(_set_apart, whole).replace("_", " ")
-    if parts == whole or len(whole) > _LONGEST_NAME:
-        return parts
-    joined = whole.replace("_", "")
-    # A long name with underscores is asked for by its parts; `utf_8` and `x_86` are words of their own.
-    is_word = "_" not in whole.strip("_") or len(joined) <= _SHORT_NAME
-    return f"{parts} {joined}" if is_word and joined != parts.strip() else parts
+    parts = _PART.sub(_set_apart, name[0])
+    return parts if len(name[0]) > _LONGEST_NAME else f"{parts} {name[0]}"
+
+
+def _numbered(end: re.Match[str]) -> str:
+    """``_8`` after ``utf`` becomes `` 8 utf8``; the name is looked for backwards, since expressions cannot."""
+    before = _SHORT_NAME.search(end.string, max(end.start() - 5, 0), end.start())
+    return f" {end[1]} {before[0]}{end[1]}" if before is not None else end[0]
 
 
 def _set_apart(letter: re.Match[str]) -> str:

@@ -99,7 +99,9 @@ def test_what_is_indexed_is_the_same_in_each_normal_form(text: str) -> None:
         ("utf_8", "utf 8 utf8"),
         ("getX", "get X getX"),
         ("Plain text.", "Plain text."),
-        ("a_b, cD", "a b ab, c D cD"),
+        ("a_b, cD", "a b, c D cD"),
+        ("my_HTTPServer", "my HTTP Server HTTPServer"),
+        ("utf_8_sig, x_86", "utf 8 sig, x 86 x86"),
         ("x_" * 40, "x " * 40),
     ],
 )
