@@ -130,7 +130,7 @@ class Indexing:
         gone = sorted(path for path in stored.keys() - found if not snapshot.unread.covers(path))
         if gone and not found and len(gone) == len(stored) and not self._may_empty:
             raise SourceError(
-                f"held {len(stored)} documents and now has none: is it mounted? If all of it is to be removed, say "
+                f"held documents ({len(stored):,}) and now has none: is it mounted? If all of it is to be removed, say "
                 "--allow-empty; until then what is stored stays",
                 code="KB_SOURCE_EMPTY",
             )
