@@ -324,8 +324,8 @@ async def _landings(settings: Settings) -> list[tuple[float, int]]:
     landed: list[tuple[float, int]] = []
 
     def watch(progress: Progress) -> None:
-        if progress.work.embedded:
-            landed.append((time.perf_counter(), progress.work.embedded))
+        if progress.tally.embedded:
+            landed.append((time.perf_counter(), progress.tally.embedded))
 
     async with open_engine(settings, reserve=0) as engine, open_sweep(engine, all=True, on_progress=watch) as sweep:
         (done,) = (await sweep.run()).repositories

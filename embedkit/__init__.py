@@ -56,7 +56,7 @@ from embedkit.errors import (
     UsageError,
     is_provider_timeout,
 )
-from embedkit.knowledge.search import Hit
+from embedkit.knowledge.searching.search import Hit
 from embedkit.probing.rules import Verdict
 from embedkit.providers.exchange import Exchange, Reply
 from embedkit.providers.identity import Identity

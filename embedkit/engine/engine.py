@@ -22,7 +22,7 @@ from embedkit.clocks import ZERO, Clocks
 from embedkit.engine.routes import Routes
 from embedkit.errors import QueueWaitExceeded, SpaceMismatch, UsageError
 from embedkit.knowledge.model import Space
-from embedkit.knowledge.ranking import CANDIDATES, fuse
+from embedkit.knowledge.storing.forgetting import Forgotten
 from embedkit.probing.broker import ProbeBroker
 from embedkit.probing.rules import Verdict
 from embedkit.providers.guarded import GuardedConnection, GuardedProvider, check_texts
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from embedkit.activity.disk import LedgerOnDisk
     from embedkit.admission.lane import Lane
-    from embedkit.knowledge.search import Hit, Mode, Ranked
-    from embedkit.knowledge.store import SqliteStore
+    from embedkit.knowledge.searching.search import Hit, Mode
+    from embedkit.knowledge.storing.store import SqliteStore
     from embedkit.providers.provider import Provider
     from embedkit.providers.wire import Purpose
 
@@ -217,18 +217,33 @@ class Engine:
         )
 
     async def search(
-        self, query: str, *, tenant: str, repository: str | None = None, k: int = 10, mode: Mode = "hybrid"
+        self,
+        query: str = "",
+        *,
+        tenant: str | Sequence[str],
+        repository: str | None = None,
+        k: int = 10,
+        mode: Mode = "hybrid",
+        path: Sequence[str] = (),
+        language: Sequence[str] = (),
+        min_score: float | None = None,
+        like: tuple[str, int] | None = None,
     ) -> list[Hit]:
-        """The ``k`` chunks of ``tenant`` nearest to ``query``, best first.
+        """The ``k`` chunks of ``tenant`` nearest to ``query``, best first. The same chunk in several places is one hit.
 
         Args:
             query: What is looked for, in words or code.
-            tenant: Whose chunks; no other tenant's are looked at.
+            tenant: Whose chunks; no other tenant's are looked at. Several are ranked together.
             repository: Only in this one.
             k: How many at most.
             mode: ``vector`` (cosine), ``text`` (BM25 over words), or both joined by rank.
+            path: Only in documents that one of these patterns names, as in a ``.gitignore``.
+            language: Only in documents of these languages.
+            min_score: Only hits with at least this cosine; in mode ``text``, this BM25.
+            like: Path and line of a stored chunk: its neighbours are looked for, by its vector, and nobody is asked.
 
         Raises:
+            UsageError: A language that is not known, or nothing stands at ``like``.
             SpaceMismatch: The store's vectors are of another space than the provider's.
             ProviderError: The query could not be embedded.
             StoreError: The store cannot be read.
@@ -236,16 +251,61 @@ class Engine:
         Cancellation:
             Nothing was changed.
         """
-        store = await self.knowledge()
-        near: Ranked = []
-        words: Ranked = []
-        if mode != "text":
+        # Imported here, so that `import embedkit` stays light for those who only embed.
+        from embedkit.knowledge.searching.search import Query
+
+        store = await self.knowledge(may_be_read_only=True)
+        tenants = [tenant] if isinstance(tenant, str) else list(tenant)
+        vector = None
+        if like is not None:
+            mode = "vector"
+        elif mode != "text":
             await self.check_space()
-            bought = await self.embed([query], priority="interactive", tenant=tenant, purpose="query")
-            near = await store.nearest(tenant, _unit(bought.vectors[0]), max(k, CANDIDATES), repository)
-        if mode != "vector":
-            words = await store.by_words(tenant, query, max(k, CANDIDATES), repository)
-        return await store.hits(tenant, fuse(near, words, k=k))
+            owner = tenants[0] if len(tenants) == 1 else None
+            bought = await self.embed([query], priority="interactive", tenant=owner, purpose="query")
+            vector = _unit(bought.vectors[0])
+        return await store.search(
+            Query(
+                tenants=tenants,
+                text=query,
+                vector=vector,
+                like=like,
+                mode=mode,
+                k=k,
+                repository=repository,
+                paths=path,
+                languages=language,
+                min_score=min_score,
+            )
+        )
+
+    async def forget(self, *, tenant: str, repository: str | None = None) -> Forgotten:
+        """Remove a repository, or all of a tenant's, from the knowledge base, with all that is kept for it.
+
+        Args:
+            tenant: Whose.
+            repository: Which; without one, all of them.
+
+        Raises:
+            UsageError: The store has no such tenant or repository.
+            EmbedkitError: A sweep is working on one of them.
+            StoreError: The store cannot be written.
+
+        Cancellation:
+            Whole repositories may be gone; one that was begun is continued by the next call.
+        """
+        store = await self.knowledge(create=False)
+        records = [record for record in await store.repositories() if record.tenant == tenant]
+        chosen = [record for record in records if repository in (None, record.name)]
+        if not chosen:
+            known = ", ".join(record.name for record in records) or "none"
+            raise UsageError(f"tenant {tenant!r} has no repository to forget by that name; it has {known}")
+        counts = [await store.forget(record) for record in chosen]
+        return Forgotten(
+            tuple((record.tenant, record.name) for record in chosen),
+            sum(documents for documents, _ in counts),
+            sum(chunks for _, chunks in counts),
+        )
 
     async def probe(self, name: str | None = None) -> Verdict:
         """Whether a provider can answer: from what is known if that is fresh, else by one call for all who ask.
@@ -267,11 +327,12 @@ class Engine:
         await self.knowledge()
         return await self.probes.probe(route.lane.name)
 
-    async def knowledge(self, *, create: bool = True) -> SqliteStore:
+    async def knowledge(self, *, create: bool = True, may_be_read_only: bool = False) -> SqliteStore:
         """The knowledge base that the settings name, opened at the first call.
 
         Args:
             create: Make it if there is none.
+            may_be_read_only: Open one that cannot be written all the same, to be searched: nothing is recorded in it.
 
         Raises:
             UsageError: There is none, and ``create`` is false.
@@ -283,20 +344,24 @@ class Engine:
         # Imported here, so that `import embedkit` stays light for those who only embed.
         from embedkit.activity.disk import LedgerOnDisk
         from embedkit.database import open_database
-        from embedkit.knowledge.store import SqliteStore
+        from embedkit.knowledge.storing.store import SqliteStore
 
         async with self._opening_knowledge:
             if self._knowledge is not None:
                 return self._knowledge
             async with AsyncExitStack() as opening:
-                database = await opening.enter_async_context(open_database(self.settings.store.path, create=create))
+                database = await opening.enter_async_context(
+                    open_database(self.settings.store.path, create=create, may_be_read_only=may_be_read_only)
+                )
                 store = SqliteStore(database)
                 await store.open()
-                on_disk = LedgerOnDisk(database)
-                await on_disk.reap()
-                await self.probes.share(database)
+                on_disk = None if database.is_read_only else LedgerOnDisk(database)
+                if on_disk is not None:
+                    await on_disk.reap()
+                    await self.probes.share(database)
                 # No checkpoint from here: what is started is started once, and stays.
-                self._scribes.start_soon(self._write_ledger, on_disk)
+                if on_disk is not None:
+                    self._scribes.start_soon(self._write_ledger, on_disk)
                 self._stack.push_async_exit(opening.pop_all())
                 self._knowledge = store
         return store

@@ -176,6 +176,19 @@ TEXT = Rule(
     accepts=_is_text,
     schema={"type": "string", "pattern": r"\S"},
 )
+
+
+def _to_patterns(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list | tuple) else value
+
+
+PATTERNS = Rule(
+    expects="an array of patterns, each as in a .gitignore",
+    example='["*.gen.go", "!dist/"]',
+    accepts=lambda value: isinstance(value, tuple) and all(map(_is_text, value)),
+    schema={"type": "array", "items": {"type": "string", "pattern": r"\S"}},
+    convert=_to_patterns,
+)
 PATH = Rule(
     expects="a path",
     example='"../folder"',

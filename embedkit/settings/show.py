@@ -22,12 +22,12 @@ class InForce:
 
     Attributes:
         at: The key's path.
-        value: A string, number, boolean, or ``None`` where nothing is set; never a credential.
+        value: A string, number, boolean, array of strings, or ``None`` where nothing is set; never a credential.
         origin: ``embedkit.toml:9``, ``default``, ``code``, ``--store``, or the rung of the ladder that serves.
     """
 
     at: KeyPath
-    value: str | int | float | bool | None
+    value: str | int | float | bool | tuple[str, ...] | None
     origin: str
 
     @property
@@ -103,6 +103,8 @@ def _leaf(settings: Settings, instance: Any, attribute: attrs.Attribute[Any], at
             return InForce(at, settings.batch_for(), origin)
         case ("tenants", int(), "repositories", int(), "cadence") if value is None:
             return InForce(at, settings.sweep.cadence, f"sweep.cadence ({_cadence_origin(settings)})")
+        case ("tenants", int(), "repositories", int(), "include") if not value:
+            return InForce(at, settings.sweep.include, "sweep.include")
     return InForce(at, value, origin)
 
 
@@ -126,7 +128,7 @@ def _default(instance: Any, attribute: attrs.Attribute[Any]) -> object:
     return default
 
 
-def _plain(value: Any) -> str | int | float | bool | None:
+def _plain(value: Any) -> str | int | float | bool | tuple[str, ...] | None:
     if isinstance(value, Path):
         return str(value)
     return redacted_url(value) if isinstance(value, str) else value

@@ -201,6 +201,13 @@ class SweepSettings:
     cadence: float = key(rules.DURATION, 1800.0, "seconds until a complete repository is due again")
     backoff_cap: float = key(rules.DURATION, 7200.0, "the longest backoff, in seconds")
     max_file_bytes: int = key(rules.COUNT, 1_048_576, "larger files are skipped as `oversized`")
+    include: tuple[str, ...] = key(rules.PATTERNS, (), "only files that these name are indexed", in_words="all")
+    exclude: tuple[str, ...] = key(
+        rules.PATTERNS,
+        (),
+        "files that are left out; `!` takes back what an ignore file or the default list names",
+        in_words="none",
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -243,6 +250,19 @@ class RepositorySettings:
         optional(rules.DURATION), None, "seconds until it is due again", in_words="`sweep.cadence`"
     )
     enabled: bool = key(rules.FLAG, True, "whether sweeps take it")
+    include: tuple[str, ...] = key(
+        rules.PATTERNS,
+        (),
+        "only files that these name are indexed; in place of `sweep.include`",
+        in_words="`sweep.include`",
+    )
+    exclude: tuple[str, ...] = key(
+        rules.PATTERNS,
+        (),
+        "files that are left out, besides `sweep.exclude`; `!` takes back what an ignore file or the default list "
+        "names",
+        in_words="none",
+    )
 
     def __attrs_post_init__(self) -> None:
         refuse(self, self._faults)
