@@ -61,7 +61,7 @@ class _Production:
         if watch.given_up is not None:
             self._findings.did(law, watch.given_up)
             if watch.was_stuck and self._findings.does is not None:
-                more = "; cancelling it did not end it: does the lane shield its callers, or swallow Cancelled?"
+                more = "; cancelling it did not end it: does the lane shield its callers, swallow Cancelled, or raise in cancel()?"
                 self._findings.does = attrs.evolve(self._findings.does, what=self._findings.does.what + more)
         was_given_up = watch.given_up is not None or not self._was_made
         return LawVerdict(
@@ -103,11 +103,11 @@ class _Production:
     async def _perform(self, stage: Stage) -> None:
         with trio.move_on_after(FOR_EVER) as whole:
             await self._play(stage)
-        if whole.cancelled_caught:
-            self._say("somebody waits for ever")
         crash = stage.crash or self._crash
         if crash is not None and not _consists_of(crash, self._scenario.passes):
             self._say(f"the lane raised {_first(crash)!r}")
+        if whole.cancelled_caught:
+            self._say("somebody waits for ever")
 
     async def _play(self, stage: Stage) -> None:
         try:

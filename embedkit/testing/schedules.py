@@ -25,7 +25,7 @@ STEPS = 60_000
 REAL_SECONDS = 15.0
 # Turns of the loop that a cancelled run has to end in; a clean one needs some dozens.
 GRACE = 5_000
-# Runs that nothing could end. Kept, since a collected one would go on: with GeneratorExit in each of its tasks.
+# Runs that nothing could end, or that ended in the middle of a step. Kept, since a collected one would go on: with GeneratorExit in each of its tasks.
 _LEFT: list[object] = []
 
 
@@ -131,6 +131,8 @@ class _Guest:
             self._in_the_run(_lift_shields)
             if not self._ends_in_time():
                 self._leave()
+        if isinstance(self._outcome, outcome.Error) and isinstance(self._outcome.error, trio.TrioInternalError):
+            _LEFT.append(self)  # trio has come to grief in mid-step, and what it leaves would be collected
         if self._outcome is not None:
             self._outcome.unwrap()
 

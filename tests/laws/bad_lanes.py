@@ -418,7 +418,7 @@ BAD_LANES = {
         LimiterLane,
         1,
         frozenset({1, 2, 3, 4, 5, 6, 7}),
-        frozenset({1, 2, 3, 6}),
+        frozenset({1, 2, 3, 6, 7}),
         settlement="queue",
         without=frozenset({"tenants", "weights", "reserve"}),
     ),

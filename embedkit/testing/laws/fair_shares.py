@@ -269,16 +269,17 @@ async def withdrawn_class(stage: Stage) -> None:
     for name in ("i", "b"):  # so that the lane knows how long they take
         await (await stage.park(name, priority=_CLASSES[name])).back.wait()
     await stage.park("blocker")
+    waiting = [await stage.park(f"waits {number}", answers(2.0)) for number in range(2)]
     for number in range(12):
-        for priority in ("batch", "interactive"):
-            caller = await stage.park(f"gone {priority} {number}", priority=priority)
-            if priority == "batch" or number % 3 == 0:
-                stage.cancel(caller, "own scope" if number % 2 else "outer scope")
-            else:
-                caller.around.deadline = trio.current_time()
-                stage.cancel(caller, "outer scope")
-    stage.order.clear()
-    await _check_turns(stage)
+        late = trio.current_time() + (0.25 if number % 3 == 0 else 1e6)
+        caller = await stage.park(f"gone {number}", priority="batch", deadline_at=late)
+        if number % 3:
+            stage.cancel(caller, "own scope" if number % 2 else "outer scope")
+    await trio.sleep(0.5)
+    batch = [await stage.park(f"b{number}", answers(2.0), priority="batch") for number in range(2)]
+    await stage.run_dry()
+    ends = [caller.back_at for caller in (waiting[-1], batch[-1])]
+    require(abs(ends[0] - ends[1]) <= 2.0, f"two of each, by turns, whoever left before; they ended at {ends}")
 
 
 @LAW.scenario("a look costs nothing", capacity=2, lead=3.0, needs=("weights",))
@@ -342,18 +343,16 @@ async def little(stage: Stage) -> None:
 
 @LAW.scenario("a tenant is charged as it is dispatched, not when it is over", capacity=4, needs=("tenants",))
 async def charged(stage: Stage) -> None:
-    """Else it takes every slot that is free before it has paid for one."""
-    for tenant in "xy":  # so that the lane knows how long they take
-        await (await stage.park(tenant, answers(5.0), priority="batch", tenant=tenant)).back.wait()
-    blockers = [await stage.park(f"blocker{number}", answers(5.0)) for number in range(4)]
-    x, y = Flow("x", 5.0), Flow("y", 5.0)
-    await _bring_on(stage, x, 8, 5.0, priority="batch", tenant="x")
+    """Else whoever is a little behind takes every slot that comes free before it has paid for one."""
+    blockers = [await stage.park(f"blocker{number}", answers(12.0)) for number in range(3)]
+    x, y = Flow("x", 4.0), Flow("y", 5.0)
+    await _bring_on(stage, x, 8, 4.0, priority="batch", tenant="x")
     await _bring_on(stage, y, 8, 5.0, priority="batch", tenant="y")
     for caller in blockers:
         await caller.back.wait()
     await stage.rest()
     out = [sum(caller.is_out for caller in flow.callers) for flow in (x, y)]
-    require(out == [2, 2], f"two tenants alike, four slots free at once: they were given {out}")
+    require(out == [2, 2], f"x had had 4 s and has a call out, y had had 5 s; of four slots they were given {out}")
     await _leave(stage)
 
 
@@ -375,10 +374,12 @@ async def idle_tenant(stage: Stage) -> None:
 
 @LAW.scenario("withdrawals cost their tenant nothing", needs=("tenants",))
 async def withdrawn_tenant(stage: Stage) -> None:
-    """Head or not, by whichever scope or deadline."""
+    """Head or not, by whichever scope or deadline, while another tenant waits."""
     for tenant in "xy":
         await (await stage.park(tenant, answers(2.0), priority="batch", tenant=tenant)).back.wait()
     await stage.park("blocker", answers(10.0))
+    x, y = Flow("x", 2.0), Flow("y", 2.0)
+    await _bring_on(stage, y, 6, 2.0, priority="batch", tenant="y")
     for number in range(12):
         late = trio.current_time() + (1.0 if number % 3 == 0 else 1e6)
         gone = await stage.park(f"gone {number}", priority="batch", tenant="x", deadline_at=late)
@@ -386,9 +387,7 @@ async def withdrawn_tenant(stage: Stage) -> None:
             stage.cancel(gone, "own scope" if number % 3 == 1 else "outer scope")
     await trio.sleep(2.0)
     stage.order.clear()
-    x, y = Flow("x", 2.0), Flow("y", 2.0)
     await _bring_on(stage, x, 6, 2.0, priority="batch", tenant="x")
-    await _bring_on(stage, y, 6, 2.0, priority="batch", tenant="y")
     await stage.run_dry()
     of_x = [name.startswith("x") for name in stage.order]
     require(
@@ -590,8 +589,9 @@ async def wide_under_ceiling(stage: Stage) -> None:
 )
 async def wider_than_ceiling(stage: Stage) -> None:
     """It waits for an idle lane; once it is its turn, nobody passes it."""
-    for number in range(60):
-        await stage.park(f"i{number}", answers(1.0 + number % 2))
+    for number in range(300):
+        stage.offer(f"i{number}", answers(1.0 + number % 2))
+    await stage.rest()
     single = await stage.park("wide", answers(1.0), priority="batch", weight=3)
     await single.back.wait()
     waited = single.began_at[0] - single.offered_at
