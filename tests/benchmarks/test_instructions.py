@@ -70,7 +70,7 @@ def test_the_table_of_admission_has_them_first_and_its_times_have_no_bound(monke
     for costly in ("ratio", "memory_ratio"):
         monkeypatch.setattr(admission, costly, lambda *_: 1.0)
     monkeypatch.setattr(admission, "lane_growth", dict)
-    monkeypatch.setattr(admission, "growth", dict)
+    monkeypatch.setattr(admission, "growth", lambda *_: {})
     figures = list(admission.figures())
     assert [figure.name for figure in figures[:2]] == NAMES
     times = [figure for figure in figures if figure.name.endswith("time")]
