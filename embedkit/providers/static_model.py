@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _WEIGHTS = Path("weights", "l2_supercat_256.safetensors")
 _TOKENIZER = Path("tokenizers", "l2_supercat_tokenizer_config.json")
 _TENSOR = "embedding.weight"
-_MEND = "pip install 'embedkit[local]'"
+_MEND = "pip install 'trio-embedkit[local]'"
 
 # Rows gathered at once (4 MB at 256 dimensions): a text of any length is embedded in bounded memory.
 _BLOCK = 4096

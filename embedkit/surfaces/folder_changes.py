@@ -42,7 +42,7 @@ def watcher() -> Watch:
     try:
         import watchfiles
     except ImportError:
-        raise UsageError("`embedkit watch` needs the watch extra: pip install 'embedkit[watch]'") from None
+        raise UsageError("`embedkit watch` needs the watch extra: pip install 'trio-embedkit[watch]'") from None
     return watchfiles.awatch
 
 

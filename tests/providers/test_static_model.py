@@ -101,7 +101,7 @@ def test_a_missing_package_is_named_with_its_mend(monkeypatch: pytest.MonkeyPatc
     if package == "wordllama":
         monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not Path(entry, package).exists()])
         monkeypatch.setattr(sys, "meta_path", sys.meta_path[1:])
-    with pytest.raises(UsageError, match=rf"needs {package}.*pip install 'embedkit\[local\]'") as caught:
+    with pytest.raises(UsageError, match=rf"needs {package}.*pip install 'trio-embedkit\[local\]'") as caught:
         StaticModel.load()
     assert "\n" not in str(caught.value)
 
@@ -110,7 +110,7 @@ def test_a_package_without_its_files_is_named_with_its_mend(monkeypatch: pytest.
     (tmp_path / "wordllama").mkdir()
     (tmp_path / "wordllama" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UsageError, match=r"wordllama.*pip install 'embedkit\[local\]'"):
+    with pytest.raises(UsageError, match=r"wordllama.*pip install 'trio-embedkit\[local\]'"):
         StaticModel.load()
 
 

@@ -77,7 +77,7 @@ class GitSource:
             import dulwich  # noqa: F401 - only whether it is there
         except ImportError as error:
             raise UsageError(
-                f"{redacted(self.address)}: reading git needs the git extra: pip install 'embedkit[git]'"
+                f"{redacted(self.address)}: reading git needs the git extra: pip install 'trio-embedkit[git]'"
             ) from error
 
     def snapshot(
