@@ -263,7 +263,7 @@ def test_no_secret_of_an_address_is_ever_shown(tmp_path: Path, address: str) -> 
 
 def test_without_dulwich_the_mend_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dulwich", None)
-    with pytest.raises(UsageError, match=r"pip install 'embedkit\[git\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'trio-embedkit\[git\]'"):
         open_source(git="https://example.org/site.git")
 
 
