@@ -15,7 +15,9 @@ import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import pairwise
 
+import attrs
 import trio
 import trio.testing
 
@@ -24,11 +26,13 @@ from benchmarks.measure import Figure, report
 from embedkit.activity.ledger import Ledger
 from embedkit.admission.capacity_lane import CapacityLane
 from embedkit.admission.circuit import Circuit
-from embedkit.admission.order import Order
+from embedkit.admission.fair_order import FairOrder
 from embedkit.admission.room import Room
 from embedkit.admission.ticket import Ticket
+from embedkit.admission.waiting import Priority
 from embedkit.errors import ProviderTimeout
 
+OPERATIONS = ("offer", "withdrawal", "take", "settlement")
 CALLS = 4_000
 ROUNDS = 9
 Timed = Callable[[], Awaitable[float]]
@@ -101,51 +105,56 @@ def ratio(ours: Timed, baseline: Timed, rounds: int = ROUNDS) -> float:
 # -- growth ----------------------------------------------------------------------------------------------------------
 
 
-def order_costs(queued: int, samples: int = 2_000) -> dict[str, float]:
-    """Seconds of one offer, one withdrawal and one take in an order that holds ``queued`` tickets of 50 tenants."""
-    order: Order[Ticket] = Order()
-    room = Room(capacity=4)
-    classes = ("batch", "interactive", "batch", "batch")
+@attrs.define(eq=False)
+class _Item:
+    """What waits, without a ticket's cancel scope: a million of those would be measured as memory."""
 
-    def ticket(number: int) -> Ticket:
-        priority = classes[number % 4]
-        return Ticket(priority=priority, tenant=f"tenant {number % 50}")  # type: ignore[arg-type]  # one of the words
+    priority: Priority
+    tenant: str
+    weight: int = 1
+    offered_at: float = 0.0
 
-    held = [ticket(number) for number in range(queued)]
-    for item in held:
-        order.add(item, 0.0)
-    new = [ticket(number) for number in range(samples)]
+
+def order_costs(tenants: int, of_each: int, samples: int = 2_000) -> dict[str, float]:
+    """Seconds of one offer, withdrawal, take and settlement in an order that holds ``of_each`` of so many tenants."""
+    order: FairOrder[_Item] = FairOrder()
+    room = Room(capacity=10 * samples)
+    for number in range(tenants * of_each):
+        order.add(_Item("batch", str(number % tenants)))
+    new = [_Item("batch", str(number % tenants)) for number in range(samples)]
     gc.collect()
     gc.disable()
     try:
-        began = time.perf_counter()
+        marks = [time.perf_counter()]
         for item in new:
-            order.add(item, 0.0)
-        offered = time.perf_counter()
+            order.add(item)
+        marks.append(time.perf_counter())
         for item in new:
-            order.remove(item, 0.0)
-        withdrawn = time.perf_counter()
-        for _ in range(min(samples, queued // 2)):
-            chosen = order.choose(0.0, room)
+            order.remove(item)
+        marks.append(time.perf_counter())
+        taken = []
+        for _ in range(min(samples, tenants * of_each // 2)):
+            chosen = order.choose(room)
             assert chosen is not None
-            order.commit(chosen, 0.0, room)
-        taken = time.perf_counter()
+            order.commit(chosen)
+            taken.append(chosen)
+        marks.append(time.perf_counter())
+        for item in taken:
+            order.settle(item, 1.0, is_sample=True)
+        marks.append(time.perf_counter())
     finally:
         gc.enable()
-    takes = min(samples, queued // 2)
-    return {
-        "offer": (offered - began) / samples,
-        "withdrawal": (withdrawn - offered) / samples,
-        "take": (taken - withdrawn) / takes,
-    }
+    counts = (samples, samples, len(taken), len(taken))
+    spent = (later - earlier for earlier, later in pairwise(marks))
+    return dict(zip(OPERATIONS, (seconds / count for seconds, count in zip(spent, counts, strict=True)), strict=True))
 
 
-def growth(small: int = 1_000, large: int = 100_000, rounds: int = 7) -> dict[str, float]:
-    """How much each cost grows from ``small`` to ``large`` queued tickets: ratios of medians."""
-    runs = [(order_costs(large), order_costs(small, 500)) for _ in range(rounds)]
+def growth(tenants: int, of_each: int, small: tuple[int, int], rounds: int = 5) -> dict[str, float]:
+    """How much each cost grows from a small order of the same shape: ratios of medians."""
+    runs = [(order_costs(tenants, of_each), order_costs(*small, 500)) for _ in range(rounds)]
     return {
         name: statistics.median(large[name] for large, _ in runs) / statistics.median(small[name] for _, small in runs)
-        for name in ("offer", "withdrawal", "take")
+        for name in OPERATIONS
     }
 
 
@@ -291,8 +300,10 @@ def figures() -> Iterator[Figure]:
     yield Figure("one call, uncontended / under CapacityLimiter, time", None, uncontended)
     for name, found in lane_growth().items():
         yield Figure(f"{name} in a lane, 1,000 to 100,000 queued", 2.0, found, "at most")
-    for name, found in growth().items():
-        yield Figure(f"{name} in the order alone", 2.0 if name == "take" else None, found, "at most")
+    for name, found in growth(1, 1_000_000, (1, 1_000)).items():
+        yield Figure(f"{name} in the order, one tenant, 1,000 to 1,000,000 tickets", 2.0, found, "at most")
+    for name, found in growth(100_000, 10, (100, 10)).items():
+        yield Figure(f"{name} in the order, ten tickets a tenant, 100 to 100,000 tenants", 2.0, found, "at most")
     yield Figure("memory of a queued ticket / of a task parked on a limiter", 1.3, memory_ratio(), "at most")
     trip = ratio(partial(_trip_queued, 10_000), partial(_cancel_parked, 10_000), 5)
     yield Figure("a trip with 10,000 queued / cancelling 10,000 parked tasks", 2.0, trip, "at most")

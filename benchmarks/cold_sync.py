@@ -27,7 +27,7 @@ from typing import Any
 import attrs
 
 from benchmarks.measure import Child, Figure, interleaved, ratio, report, run_child, say, seconds_of
-from embedkit.knowledge.words import embedding_input
+from embedkit.knowledge.searching.words import embedding_input
 from embedkit.providers.static_model import StaticModel
 from embedkit.settings import Settings
 

@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from textwrap import fill
 from typing import Any
 
+from benchmarks import fair_shares
 from benchmarks.production_day import AFTER, BEFORE, PRODUCTION, run_day, table
 from embedkit.surfaces.cli import main as embedkit
 
@@ -71,11 +72,13 @@ def main_job(library: Path) -> int:
 
 
 def production() -> None:
-    """A day in virtual time: what the lane and the broker change for a batch that shares its engine."""
+    """Virtual time: what the lane and the broker change for a batch, and what fair shares change for people."""
     _say("\nWhy a lane: a day of the shape that starved in production, in virtual time, without one and with one.")
     _say("(An engine of 4 slots, 2 health checks every 15 s, one batch at a time, of 183 s.)\n")
     _say(table(run_day(BEFORE), run_day(AFTER)))
     _say(f"\n{fill(PRODUCTION, _WIDTH)}")
+    _say("\nAnd why fair shares of engine time: two hours in virtual time, counting overtakes, and now.\n")
+    _say(fair_shares.table())
 
 
 def _introduce(copy: Path) -> None:

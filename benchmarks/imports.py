@@ -16,7 +16,7 @@ from benchmarks.measure import ROOT, Figure, interleaved, report, seconds_of
 ROUNDS = 25
 STATEMENTS = {"nothing": "pass", "packages": "import trio, httpx, attrs, cattrs", "embedkit": "import embedkit"}
 # What a user pays for on first use, and not before.
-LATE = ("numpy", "sqlite3", "tokenizers", "safetensors", "pathspec", "dulwich")
+LATE = ("numpy", "sqlite3", "tokenizers", "safetensors", "chardet", "dulwich")
 
 
 def figures(rounds: int = ROUNDS) -> list[Figure]:

@@ -22,12 +22,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import h11
 import httpx
 import numpy as np
+import orjson
 import trio
 
 from benchmarks.measure import ROOT, Figure, interleaved, ratio, report, say
 from embedkit.engine import Engine, open_engine
+from embedkit.providers.exchange import Reply
+from embedkit.providers.openai_compatible import OpenAICompatibleProvider
 from embedkit.settings import (
     EmbeddingSettings,
     ProviderSettings,
@@ -111,6 +115,60 @@ async def litellm_client(url: str, texts: list[str]) -> AsyncGenerator[Ask]:
     yield partial(router.aembedding, model="scripted", input=texts, encoding_format="float")
 
 
+class BareConnection:
+    """h11 over a socket, and nothing else: what one connection can do in this language."""
+
+    def __init__(self, stream: trio.SocketStream, host: str, texts: list[str]) -> None:
+        self._stream = stream
+        self._state = h11.Connection(our_role=h11.CLIENT)
+        self._host = host
+        self._body = {"model": "scripted", "input": texts, "encoding_format": "base64"}
+
+    async def ask(self) -> object:
+        """One request; its vectors, unchecked."""
+        body = json.dumps(self._body).encode()
+        head = h11.Request(
+            method="POST",
+            target="/v1/embeddings",
+            headers=[
+                ("Host", self._host),
+                ("Content-Type", "application/json"),
+                ("Content-Length", str(len(body))),
+            ],
+        )
+        parts = [self._state.send(head), self._state.send(h11.Data(data=body)), self._state.send(h11.EndOfMessage())]
+        await self._stream.send_all(b"".join(part for part in parts if part))
+        received = []
+        while True:
+            event = self._state.next_event()
+            if event is h11.NEED_DATA:
+                self._state.receive_data(await self._stream.receive_some(65_536))
+            elif isinstance(event, h11.Data):
+                received.append(bytes(event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                break
+        self._state.start_next_cycle()
+        rows = [item["embedding"] for item in json.loads(b"".join(received))["data"]]
+        return np.array([np.frombuffer(base64.b64decode(row), dtype=np.float32) for row in rows])
+
+
+@asynccontextmanager
+async def h11_client(url: str, texts: list[str]) -> AsyncGenerator[Ask]:
+    """A bare connection for each task that asks."""
+    host, port = url.removeprefix("http://").rsplit(":", 1)
+    connections: dict[trio.lowlevel.Task, BareConnection] = {}
+
+    async def ask() -> object:
+        task = trio.lowlevel.current_task()
+        if task not in connections:
+            connections[task] = BareConnection(await trio.open_tcp_stream(host, int(port)), host, texts)
+        return await connections[task].ask()
+
+    yield ask
+    for connection in connections.values():
+        await connection._stream.aclose()
+
+
 def settings_for(url: str, *, capacity: int, batch: int | None = None) -> Settings:
     """One provider, which is the engine at ``url``."""
     return Settings(
@@ -174,12 +232,16 @@ def rate_under_asyncio(client: Client, tasks: int, requests: int) -> float:
 
 def short_texts(url: str) -> Iterator[Figure]:
     """One short text a request, against each peer."""
-    bounds = {"httpx": dict(zip(TASKS, (0.85, 1.3, 2.0), strict=True)), "openai": dict.fromkeys(TASKS, 3.0)}
+    bounds: dict[str, dict[int, float | None]] = {"httpx": dict(zip(TASKS, (0.85, 1.3, 2.0), strict=True))}
+    # One at a time, most of the time is the engine's and the kernel's, which is the same for both.
+    bounds["openai"] = dict(zip(TASKS, (2.0, 3.0, 3.0), strict=True))
+    bounds["h11"] = dict(zip(TASKS, (None, None, 0.5), strict=True))
     bounds["litellm"] = dict.fromkeys(TASKS, 5.0)
     for tasks in TASKS:
         works: dict[str, Callable[[], float]] = {
             "embedkit": partial(rate_under_trio, partial(embedkit_client, url, [TEXT]), tasks, REQUESTS),
             "httpx": partial(rate_under_trio, partial(httpx_client, url, [TEXT]), tasks, REQUESTS),
+            "h11": partial(rate_under_trio, partial(h11_client, url, [TEXT]), tasks, REQUESTS),
         }
         if find_spec("openai") is not None:
             works["openai"] = partial(rate_under_trio, partial(openai_client, url, [TEXT]), tasks, REQUESTS // 2)
@@ -204,6 +266,37 @@ def batches(url: str) -> Iterator[Figure]:
     ours = rates["embedkit"]
     yield Figure("batches of 32 x 768", None, 32 * statistics.median(ours), unit="vectors/s")
     yield Figure("  over httpx and json on JSON floats", 4.0, ratio(ours, rates["httpx"]))
+
+
+# -- a reply -----------------------------------------------------------------------------------------------------------
+
+
+def decoding() -> Iterator[Figure]:
+    """A reply of 32 x 1,024 decoded and checked, against orjson and base64 alone."""
+    inputs, width = 32, 1_024
+    rows = np.random.default_rng(0).standard_normal((inputs, width)).astype(np.float32)
+    items = [{"index": i, "embedding": base64.b64encode(row.tobytes()).decode()} for i, row in enumerate(rows)]
+    reply = Reply(200, {}, orjson.dumps({"object": "list", "data": items, "model": "m"}))
+    provider = OpenAICompatibleProvider("here", "http://host:1/v1", "m")
+    texts = [TEXT] * inputs
+
+    def ours() -> object:
+        return provider.read(reply, texts)
+
+    def bare() -> object:
+        data = orjson.loads(reply.body)["data"]
+        return np.stack([np.frombuffer(base64.b64decode(item["embedding"]), dtype=np.float32) for item in data])
+
+    def seconds(work: Callable[[], object]) -> float:
+        began = time.perf_counter()
+        for _ in range(50):
+            work()
+        return time.perf_counter() - began
+
+    spent = interleaved({"ours": partial(seconds, ours), "bare": partial(seconds, bare)}, 5 * ROUNDS)
+    yield Figure(
+        "a reply of 32 x 1,024 read, over orjson and base64", 1.5, ratio(spent["ours"], spent["bare"]), "at most"
+    )
 
 
 # -- a backlog ---------------------------------------------------------------------------------------------------------
@@ -231,8 +324,8 @@ async def _landings(settings: Settings) -> list[tuple[float, int]]:
     landed: list[tuple[float, int]] = []
 
     def watch(progress: Progress) -> None:
-        if progress.work.embedded:
-            landed.append((time.perf_counter(), progress.work.embedded))
+        if progress.tally.embedded:
+            landed.append((time.perf_counter(), progress.tally.embedded))
 
     async with open_engine(settings, reserve=0) as engine, open_sweep(engine, all=True, on_progress=watch) as sweep:
         (done,) = (await sweep.run()).repositories
@@ -283,6 +376,7 @@ def figures() -> Iterator[Figure]:
     with engine_process("--slots", "64") as url:
         yield from short_texts(url)
         yield from batches(url)
+    yield from decoding()
     for service, inputs, bound in ((0.2, 160, 95.0), (0.02, 800, 80.0)):
         share = statistics.median(busy_share(service, inputs) for _ in range(3))
         yield Figure(f"slots busy with a backlog, {service * 1000:.0f} ms service", bound, 100 * share, unit="%")

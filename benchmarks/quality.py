@@ -23,7 +23,7 @@ import trio
 import embedkit
 from benchmarks.functions import SEED, SET_SIZE, Function, read_functions
 from benchmarks.measure import Figure, report, say
-from embedkit.knowledge.search import Mode
+from embedkit.knowledge.searching.search import Mode
 
 if TYPE_CHECKING:
     from embedkit import Engine

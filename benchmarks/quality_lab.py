@@ -24,8 +24,8 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.functions import SEED, SET_SIZE, Function, read_functions
-from embedkit.knowledge.ranking import CANDIDATES, COLUMN_WEIGHTS, fuse
-from embedkit.knowledge.words import TOKENIZE, embedding_input, index_words, match_expression
+from embedkit.knowledge.searching.ranking import CANDIDATES, COLUMN_WEIGHTS, fuse
+from embedkit.knowledge.searching.words import TOKENIZE, embedding_input, index_words, match_expression
 from embedkit.providers.static_model import StaticModel
 
 BATCH = 64
@@ -43,7 +43,7 @@ def vector_lists(model: StaticModel, functions: Sequence[Function], symbols: boo
 def text_lists(functions: Sequence[Function], symbols: bool) -> list[Hits]:
     """For each query its nearest functions by BM25."""
     database = sqlite3.connect(":memory:")
-    database.execute(f"CREATE VIRTUAL TABLE t USING fts5(path, symbol, text, tokenize = '{TOKENIZE}')")
+    database.execute(f'CREATE VIRTUAL TABLE t USING fts5(path, symbol, text, tokenize = "{TOKENIZE}")')
     rows = (
         (number, "a", index_words(one.symbol) if symbols else "", index_words(one.code))
         for number, one in enumerate(functions)

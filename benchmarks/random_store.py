@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from embedkit.database import open_database
-from embedkit.knowledge.documents import PreparedChunk, PreparedDocument
 from embedkit.knowledge.model import Chunk, Space
-from embedkit.knowledge.store import SqliteStore
+from embedkit.knowledge.storing.documents import PreparedChunk, PreparedDocument
+from embedkit.knowledge.storing.store import SqliteStore
 
 if TYPE_CHECKING:
     import numpy as np

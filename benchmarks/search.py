@@ -24,7 +24,7 @@ import trio
 from benchmarks.measure import Figure, ratio, report, resident_bytes, run_child, seconds_of
 from benchmarks.random_store import TENANT, Shape, fill, unit_vectors
 from embedkit.database import open_database
-from embedkit.knowledge.store import SqliteStore
+from embedkit.knowledge.storing.store import SqliteStore
 
 if TYPE_CHECKING:
     import numpy as np

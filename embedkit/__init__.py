@@ -31,6 +31,7 @@ from embedkit.errors import (
     EmbedkitError,
     LaneClosed,
     LaneFull,
+    ModelChanged,
     ModelNotResident,
     ProviderAuthError,
     ProviderBusy,
@@ -38,7 +39,9 @@ from embedkit.errors import (
     ProviderError,
     ProviderFailure,
     ProviderTimeout,
+    ProviderUnavailable,
     QueueWaitExceeded,
+    QuotaExhausted,
     ResponseInvalid,
     SettingsError,
     SourceError,
@@ -53,7 +56,7 @@ from embedkit.errors import (
     UsageError,
     is_provider_timeout,
 )
-from embedkit.knowledge.search import Hit
+from embedkit.knowledge.searching.search import Hit
 from embedkit.probing.rules import Verdict
 from embedkit.providers.exchange import Exchange, Reply
 from embedkit.providers.identity import Identity
@@ -110,6 +113,7 @@ __all__ = [
     "LaneStatistics",
     "Ledger",
     "Listener",
+    "ModelChanged",
     "ModelNotResident",
     "ModelSettings",
     "NoRetry",
@@ -126,7 +130,9 @@ __all__ = [
     "ProviderFailure",
     "ProviderSettings",
     "ProviderTimeout",
+    "ProviderUnavailable",
     "QueueWaitExceeded",
+    "QuotaExhausted",
     "Reply",
     "RepositoryReport",
     "RepositorySettings",

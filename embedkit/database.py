@@ -11,6 +11,7 @@ committed is lost; after a loss of power the newest transactions may be lost, bu
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -22,13 +23,15 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from embedkit.database_errors import folder_error, is_busy, store_error
-from embedkit.errors import StoreUnreadable, UsageError
+from embedkit.errors import StoreReadOnly, StoreUnreadable, UsageError
 
 if TYPE_CHECKING:
     import sqlite3
 
 T = TypeVar("T")
 Step = Callable[["sqlite3.Connection"], None] | str
+
+_log = logging.getLogger(__name__)
 
 _READERS = 4
 # Ask for the user that acts, where the system can, and not for the one that logged in.
@@ -52,10 +55,15 @@ class Database:
 
     Attributes:
         path: The file.
+        is_read_only: Whether it cannot be written here: ``write`` raises StoreReadOnly.
     """
 
-    def __init__(self, path: Path, writer: sqlite3.Connection, busy_timeout: float) -> None:
+    def __init__(
+        self, path: Path, writer: sqlite3.Connection, busy_timeout: float, *, read_only: str | None = None
+    ) -> None:
         self.path = path
+        self.is_read_only = read_only is not None
+        self._mode = "rw" if read_only is None else read_only
         self._busy_timeout = busy_timeout
         self._writer = writer
         self._idle_readers: list[sqlite3.Connection] = []
@@ -83,6 +91,9 @@ class Database:
             is raised by the caller's next checkpoint. So a caller that must know may rely on: returned means
             committed, Cancelled means untouched.
         """
+        if self.is_read_only:
+            await trio.lowlevel.checkpoint()
+            raise StoreReadOnly(f"{self.path}: it can only be read here; make the file and its folder writable")
         return await trio.to_thread.run_sync(self._write, work, limiter=self._writing)
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -144,7 +155,7 @@ class Database:
             # Other readers' threads pop too: asking first whether the list is empty would race with them.
             return self._idle_readers.pop()
         except IndexError:
-            return _connect_reader(self.path, self._busy_timeout)
+            return _connect_reader(self.path, self._mode, self._busy_timeout)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -176,7 +187,9 @@ class Database:
 
 
 @asynccontextmanager
-async def open_database(path: Path | str, *, create: bool = True, busy_timeout: float = 5.0) -> AsyncIterator[Database]:
+async def open_database(
+    path: Path | str, *, create: bool = True, busy_timeout: float = 5.0, may_be_read_only: bool = False
+) -> AsyncIterator[Database]:
     """Open the SQLite file at ``path``, and close it when the block ends.
 
     Args:
@@ -185,6 +198,7 @@ async def open_database(path: Path | str, *, create: bool = True, busy_timeout: 
             the way gets an ignore file, so that no repository takes the store in.
         busy_timeout: Seconds (real ones, whatever trio's clock) that a transaction waits for another
             process's lock.
+        may_be_read_only: Whether a file that cannot be written is opened all the same, to be read.
 
     Raises:
         UsageError: There is no file, and ``create`` is false.
@@ -198,8 +212,12 @@ async def open_database(path: Path | str, *, create: bool = True, busy_timeout: 
         are waited for.
     """
     path = Path(path)
-    writer = await trio.to_thread.run_sync(_open_writer, path, create, busy_timeout)
-    database = Database(path, writer, busy_timeout)
+    mode: str | None = None
+    if may_be_read_only and await trio.to_thread.run_sync(_can_only_be_read, path):
+        writer, mode = await trio.to_thread.run_sync(_open_read_only, path, busy_timeout)
+    else:
+        writer = await trio.to_thread.run_sync(_open_writer, path, create, busy_timeout)
+    database = Database(path, writer, busy_timeout, read_only=mode)
     try:
         yield database
     finally:
@@ -277,6 +295,50 @@ def _open_writer(path: Path, create: bool, busy_timeout: float) -> sqlite3.Conne
     return connection
 
 
+def _can_only_be_read(path: Path) -> bool:
+    if not path.is_file() or not os.access(path, os.R_OK, effective_ids=_EFFECTIVE):
+        return False
+    return not all(os.access(place, os.W_OK, effective_ids=_EFFECTIVE) for place in (path, path.parent))
+
+
+def _open_read_only(path: Path, busy_timeout: float) -> tuple[sqlite3.Connection, str]:
+    """A connection that reads, and how it was opened.
+
+    With its index beside it, SQLite reads the write-ahead file too. Without, it would have to write one: the file is
+    then taken to change no more, and what lies in a write-ahead file is not seen.
+    """
+    import sqlite3
+
+    with _named_errors(path):
+        try:
+            return _looked_into(path, "ro", busy_timeout), "ro"
+        except sqlite3.OperationalError:
+            mode = "ro&immutable=1"
+        connection = _looked_into(path, mode, busy_timeout)
+    if _has_unseen_changes(path):
+        unseen = f"{path.name}-wal"
+        _log.warning("%s: its newest changes lie in %s, which cannot be read here: left out", path, unseen)
+    return connection, mode
+
+
+def _looked_into(path: Path, mode: str, busy_timeout: float) -> sqlite3.Connection:
+    """A connection that has read something: only then is it known that it can."""
+    connection = _connect(path, mode, busy_timeout)
+    try:
+        _is_new(path, connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _has_unseen_changes(path: Path) -> bool:
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size > 0
+    except OSError:
+        return False
+
+
 def _prepare_place(path: Path, create: bool) -> None:
     if path.is_dir():
         raise StoreUnreadable(f"{path}: it is a folder, and a store is a file: name a file in it")
@@ -310,8 +372,8 @@ def _connect(path: Path, mode: str, busy_timeout: float) -> sqlite3.Connection:
     )
 
 
-def _connect_reader(path: Path, busy_timeout: float) -> sqlite3.Connection:
-    connection = _connect(path, "rw", busy_timeout)
+def _connect_reader(path: Path, mode: str, busy_timeout: float) -> sqlite3.Connection:
+    connection = _connect(path, mode, busy_timeout)
     # No mmap: scans would be a third faster, but a file cut short under us would be a SIGBUS and not an error.
     connection.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")
     connection.execute("PRAGMA query_only = ON")

@@ -21,8 +21,11 @@
     │   ├── TransportClosed         the connection broke before the last byte
     │   ├── ContentRefused          one input is at fault, not the engine
     │   ├── ResponseInvalid         a reply that fails validation
+    │   ├── ModelChanged            the replies of one run name different models
     │   ├── ProviderAuthError       the key is missing, wrong or not enough
+    │   ├── QuotaExhausted          a quota or a balance is used up, and waiting does not bring it back
     │   └── ProviderFailure         any other refusal of the engine
+    │       └── ProviderUnavailable 425, 499, 500, 502, 520 to 529: it failed for now, or what stands before it did
     ├── StoreError                  the knowledge base on disk
     │   ├── StoreUnreadable         not a database, corrupt, of a newer version, or not to be opened
     │   ├── StoreFull               the disk is full
@@ -31,8 +34,8 @@
     └── SourceError                 a repository that cannot be read
 
 Each class says in ``retryable`` whether trying again can help, and in ``deferrable`` whether a sweep puts the work
-off (true) or counts it as the repository's own failure (false). Cancelled is not here: it is never wrapped, renamed,
-stored or counted as an error.
+off (true) or counts it as the repository's own failure (false). A provider's error says in ``isolable`` whether one
+input of the batch may be at fault. Cancelled is not here: it is never wrapped, renamed, stored or counted as an error.
 """
 
 from __future__ import annotations
@@ -164,12 +167,17 @@ class ProviderError(EmbedkitError):
     """The engine failed, or the way to it.
 
     Attributes:
+        isolable: Whether one input may be at fault, whatever the engine says: it saw the batch and gave no vectors.
+            Evidence decides: it is so if the batch fails again while a control succeeds. False for an engine that is
+            busy, down or without its model, and for keys and quotas, which no other batch would change.
         status: HTTP status, where there was one.
         retry_after: Seconds that the engine asked us to wait, where it did.
         input_index: Position in the batch of the input at fault, where one is known.
+        max_inputs: How many inputs of one request the engine says that it takes, where it refused more.
     """
 
     code = "PROVIDER_FAILED"
+    isolable: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -179,11 +187,13 @@ class ProviderError(EmbedkitError):
         status: int | None = None,
         retry_after: float | None = None,
         input_index: int | None = None,
+        max_inputs: int | None = None,
     ) -> None:
         super().__init__(message, code=code)
         self.status = status
         self.retry_after = retry_after
         self.input_index = input_index
+        self.max_inputs = max_inputs
 
 
 class ProviderTimeout(ProviderError):
@@ -224,18 +234,27 @@ class TransportClosed(ProviderError):
     code = "TRANSPORT_CLOSED"
     retryable = True
     deferrable = True
+    isolable = True
 
 
 class ContentRefused(ProviderError):
     """One of the inputs is at fault (too long, refused, not a number). Trying the same batch again does not help."""
 
     code = "INPUT_REFUSED"
+    isolable = True
 
 
 class ResponseInvalid(ProviderError):
     """A reply that does not hold what was asked for. Nothing of it was kept."""
 
     code = "RESPONSE_INVALID"
+    isolable = True
+
+
+class ModelChanged(ProviderError):
+    """A reply names another model than the replies before it: its vectors would not be comparable. Nothing was kept."""
+
+    code = "MODEL_CHANGED"
 
 
 class ProviderAuthError(ProviderError):
@@ -244,10 +263,28 @@ class ProviderAuthError(ProviderError):
     code = "AUTH"
 
 
+class QuotaExhausted(ProviderError):
+    """A quota or a balance is used up. At fault is the account; waiting does not help, paying or raising it does."""
+
+    code = "QUOTA"
+
+
 class ProviderFailure(ProviderError):
     """The engine refused or failed in a way that has no kind of its own."""
 
     code = "PROVIDER_FAILED"
+    isolable = True
+
+
+class ProviderUnavailable(ProviderFailure):
+    """The engine, or a proxy before it, failed for now (425, 499, 500, 502, 520 to 529). Trying again can help.
+
+    One that repeats for the same batch while a control succeeds is an input's fault: see ``isolable``.
+    """
+
+    code = "PROVIDER_UNAVAILABLE"
+    retryable = True
+    deferrable = True
 
 
 class StoreError(EmbedkitError):

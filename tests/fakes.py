@@ -53,6 +53,7 @@ class FakeProvider:
 
     kind = "fake"
     name = "fake"
+    max_inputs: int | None = None
 
     def __init__(self, script: Script = answers, *, model: str = "hash", dimension: int = 8) -> None:
         self.script = script

@@ -32,6 +32,10 @@ FLOORS = (
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
+# The rooms within a room, from the bottom up. Documents flow from sources to the store; the store, which is what the
+# indexing writes to and who searches asks, stands between the two.
+WITHIN = {"knowledge": ("model", "sources", "chunking", "searching", "storing", "indexing")}
+
 # Which rooms, or files, may import a library at all.
 AT_HOME = {
     "httpx": ("providers/http.py",),
@@ -41,9 +45,9 @@ AT_HOME = {
 
 # Files that decide and do not act, besides those whose docstring says "Pure".
 PURE = (
-    "errors.py", "settings/", "admission/order.py", "admission/room.py", "admission/waiting.py",
-    "admission/waiting_room.py", "admission/statistics.py", "sweep/schedule.py", "sweep/outcome.py",
-    "knowledge/ranking.py", "clocks.py", "activity/histogram.py",
+    "errors.py", "settings/", "admission/order.py", "admission/fair_order.py", "admission/fair_share.py",
+    "admission/room.py", "admission/waiting.py", "admission/statistics.py", "sweep/schedule.py", "sweep/outcome.py",
+    "sweep/successor.py", "knowledge/searching/ranking.py", "clocks.py", "activity/histogram.py",
 )  # fmt: skip
 IMPURE = frozenset({"trio", "asyncio", "anyio", "threading", "httpx", "httpcore", "sqlite3"})
 
@@ -112,6 +116,23 @@ def upward(module: Module) -> list[str]:
     return found
 
 
+def upward_within(module: Module) -> list[str]:
+    """Imports of a room's own rooms that point up, or into none."""
+    rooms = WITHIN.get(module.room, ())
+    place = module.place.split("/")
+    if not rooms or (place[-1] == "__init__.py" and len(place) == 2):
+        return []
+    own = place[1].removesuffix(".py")
+    found = [] if own in rooms else [f"{module.place} is in no room of {module.room}"]
+    for name in module.imports():
+        parts = name.split(".")
+        if parts[:2] == ["embedkit", module.room] and own in rooms:
+            inner = parts[2] if len(parts) > 2 else ""
+            if inner not in rooms or rooms.index(inner) > rooms.index(own):
+                found.append(f"{module.place} imports {name}")
+    return found
+
+
 def astray(module: Module) -> list[str]:
     """Imports of libraries that have a room of their own, from elsewhere; types count as well."""
     found = []
@@ -143,7 +164,7 @@ def spelled(module: Module) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("rule", [upward, astray, acting, spelled], ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("rule", [upward, upward_within, astray, acting, spelled], ids=lambda rule: rule.__name__)
 def test_every_file_keeps_the_rule(rule: object) -> None:
     assert callable(rule)
     assert [fault for module in modules() for fault in rule(module)] == []
@@ -163,8 +184,8 @@ def test_the_rules_are_about_files_that_are_there() -> None:
     ("rule", "place", "source"),
     [
         (upward, "errors.py", "from embedkit.settings import Settings"),
-        (upward, "knowledge/store.py", "from embedkit import sweep"),
-        (upward, "knowledge/store.py", "def late():\n    import embedkit.engine"),
+        (upward, "knowledge/storing/store.py", "from embedkit import sweep"),
+        (upward, "knowledge/storing/store.py", "def late():\n    import embedkit.engine"),
         (upward, "engine/engine.py", "from embedkit.sweep.sweep import Sweep"),
         (upward, "sweep/sweep.py", "from embedkit import Engine"),
         (upward, "surfaces/cli.py", "from embedkit.testing.engine_rules import Rule"),
@@ -172,13 +193,16 @@ def test_the_rules_are_about_files_that_are_there() -> None:
         (upward, "testing/lane_contract.py", "from embedkit.admission.lane import Lane"),
         (upward, "testing/lane_contract.py", "if TYPE_CHECKING:\n    from embedkit.engine import Engine"),
         (upward, "new_room/file.py", "from embedkit.errors import EmbedkitError"),
+        (upward_within, "knowledge/chunking/new.py", "from embedkit.knowledge.storing.store import Store"),
+        (upward_within, "knowledge/searching/new.py", "from embedkit.knowledge.indexing import tally"),
+        (upward_within, "knowledge/lone.py", "import trio"),
         (astray, "providers/ollama.py", "import httpx"),
         (astray, "providers/ollama.py", "import httpcore"),
         (astray, "providers/ollama.py", "if TYPE_CHECKING:\n    from httpx import Client"),
         (astray, "surfaces/cli.py", "def late():\n    from cattrs.gen import make"),
         (acting, "sweep/outcome.py", "import trio"),
         (acting, "settings/load.py", "from trio import sleep"),
-        (acting, "knowledge/new.py", '"""Something. Pure."""\nimport sqlite3'),
+        (acting, "knowledge/storing/new.py", '"""Something. Pure."""\nimport sqlite3'),
         (spelled, "providers/failures.py", 'CODE = "PROVIDER_TIMEOUT"'),
         (spelled, "sweep/outcome.py", 'if code == "KB_VECTOR_EMBED_PROVIDER_TIMEOUT": pass'),
         (spelled, "providers/failures.py", 'errno = {"ETIMEDOUT": 1}'),
@@ -191,8 +215,9 @@ def test_a_fault_is_seen(rule: object, place: str, source: str) -> None:
 
 def test_what_is_allowed_is_no_fault() -> None:
     allowed = [
-        ("knowledge/store.py", "from embedkit.errors import StoreError\nimport trio"),
+        ("knowledge/storing/store.py", "from embedkit.errors import StoreError\nimport trio"),
         ("admission/lane.py", "if TYPE_CHECKING:\n    from embedkit.providers.provider import Connection"),
+        ("knowledge/indexing/new.py", "from embedkit.knowledge.storing.store import Store"),
         ("providers/http.py", "import httpx"),
         ("sweep/outcome.py", "if TYPE_CHECKING:\n    import trio"),
         ("errors.py", 'code = "PROVIDER_TIMEOUT"'),
@@ -200,4 +225,6 @@ def test_what_is_allowed_is_no_fault() -> None:
     ]
     for place, source in allowed:
         module = Module.of(place, source)
-        assert [fault for rule in (upward, astray, acting, spelled) for fault in rule(module)] == [], place
+        assert [fault for rule in (upward, upward_within, astray, acting, spelled) for fault in rule(module)] == [], (
+            place
+        )

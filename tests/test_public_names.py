@@ -14,7 +14,7 @@ HEAVY = (
     "tokenizers",
     "safetensors",
     "wordllama",
-    "pathspec",
+    "chardet",
     "dulwich",
     "watchfiles",
     "tree_sitter",

@@ -18,7 +18,9 @@ from embedkit.admission.slot import Result
 from embedkit.errors import ProviderError, ProviderTimeout
 
 
-async def make_attempts(passage: Passage, connection: object, retry: Retry, hold: Hold) -> Result | None:
+async def make_attempts(
+    passage: Passage, connection: object, retry: Retry, hold: Hold, clock: trio.abc.Clock
+) -> Result | None:
     """Call until it succeeds, or fails for good.
 
     Args:
@@ -26,6 +28,7 @@ async def make_attempts(passage: Passage, connection: object, retry: Retry, hold
         connection: The slot's own.
         retry: Says which failures are followed by another attempt, and when.
         hold: Until when the engine asked us to stay away; told of each hint, and waited for before each retry.
+        clock: Trio's.
 
     Returns:
         The value, or the error of the last attempt (one that is not embedkit's is passed on as it is); ``None`` if
@@ -38,7 +41,7 @@ async def make_attempts(passage: Passage, connection: object, retry: Retry, hold
     assert slot is not None
     while not passage.is_aborted:
         # A first attempt begins in the step of its dispatch.
-        started = trio.current_time() if passage.ticket.attempts else passage.dispatched_at
+        started = clock.current_time() if passage.ticket.attempts else passage.dispatched_at
         limit = _limit(passage, retry)
         passage.begin_attempt(started)
         result: Result | None = None
@@ -53,7 +56,7 @@ async def make_attempts(passage: Passage, connection: object, retry: Retry, hold
             elif result is None:
                 result = outcome.Error(_timeout(passage, limit))
         finally:
-            passage.end_attempt(trio.current_time(), result)
+            passage.end_attempt(clock.current_time(), result)
         if type(result) is not outcome.Error or not isinstance(result.error, ProviderError):
             return result
         error = result.error

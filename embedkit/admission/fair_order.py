@@ -71,11 +71,6 @@ class _Class(Flow, Generic[T]):
         assert tenant is not None
         return next(iter(tenant.tickets))
 
-    def learn(self, seconds: float) -> None:
-        """A service took so long."""
-        before = self.unit_seconds
-        self.unit_seconds = seconds if before is None else before + (seconds - before) * _NEWEST
-
     def admit(self, name: str | None, share: float) -> _Tenant[T]:
         """A tenant that is not known, or not any more.
 
@@ -149,6 +144,7 @@ class FairOrder(Order[T]):
             return None
         sole = self._level.sole
         if sole is not None:
+            # Nearly always: nothing to compare, and the ceiling holds back nobody whom the room would not.
             ticket = sole.first()
             return ticket if room.fits(ticket) else None
         is_held = False
@@ -182,7 +178,8 @@ class FairOrder(Order[T]):
         of_class.level.charge(tenant, beyond)
         self._level.charge(of_class, beyond)
         if is_sample:
-            of_class.learn(seconds)
+            before = of_class.unit_seconds
+            of_class.unit_seconds = seconds if before is None else before + (seconds - before) * _NEWEST
 
     def queued(self, priority: Priority, tenant: str | None) -> int:
         """How many of a tenant's tickets wait in a class."""

@@ -228,17 +228,19 @@ class Lane(abc.ABC, Generic[C]):
         slots, circuit = self._slots, passage.circuit
         if slots.is_closed:
             raise LaneClosed(f"lane {self.name} is closed")
-        check(passage.ticket)
+        check(passage.ticket)  # it may have been changed since it was made
         if slots.reads_capacity:
             slots.refresh_capacity()
         passage.open(self._clock.current_time())
         # The circuit was open before, or the recorder, which has heard of it, closed the lane or tripped the circuit.
-        if slots.is_closed or is_open or (circuit is not None and circuit.is_open):
-            error: EmbedkitError = LaneClosed(f"lane {self.name} is closed")
-            if circuit is not None and circuit.is_open:
-                error = circuit.refusal()
-            passage.settle("shed", error, self._clock.current_time())
-            raise error
+        refusal: EmbedkitError | None = None
+        if circuit is not None and circuit.is_open:
+            refusal = circuit.refusal()
+        elif slots.is_closed:
+            refusal = LaneClosed(f"lane {self.name} is closed")
+        if refusal is not None:
+            passage.settle("shed", refusal, self._clock.current_time())
+            raise refusal
         try:
             self._order.add(passage)
         except Exception as error:

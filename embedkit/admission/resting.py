@@ -14,23 +14,27 @@ class Resting:
     """Sleeping slots, in the order in which they fell asleep."""
 
     def __init__(self) -> None:
-        self._tasks: OrderedDict[Slot, trio.lowlevel.Task] = OrderedDict()
+        # Read by the lane, which asks at each offer whether anybody sleeps; written here alone.
+        self.tasks: OrderedDict[Slot, trio.lowlevel.Task] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-    async def sleep(self, slot: Slot, until: float = math.inf) -> None:
-        """Sleep until somebody wakes ``slot``, or until an instant.
+    async def sleep(self, slot: Slot, until: float = -math.inf) -> None:
+        """Sleep until somebody wakes ``slot``, or until an instant, if that lies ahead.
 
         Cancellation:
             It was asleep, or its wake-up is lost: whoever is cancelled in between passes it on.
         """
         slot.rest()
-        if until == math.inf:
-            await self._park(slot)
+        self.tasks[slot] = trio.lowlevel.current_task()
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            del self.tasks[slot]
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        if until == -math.inf or until <= trio.current_time():
+            await trio.lowlevel.wait_task_rescheduled(abort)
         else:
             with trio.move_on_at(until):
-                await self._park(slot)
+                await trio.lowlevel.wait_task_rescheduled(abort)
 
     def wake(self) -> None:
         """Wake the slot that fell asleep last: its connection is the one most likely still open."""
@@ -40,15 +44,6 @@ class Resting:
         """Wake the slot that has slept longest."""
         self._wake(last=False)
 
-    async def _park(self, slot: Slot) -> None:
-        self._tasks[slot] = trio.lowlevel.current_task()
-
-        def abort(_: object) -> trio.lowlevel.Abort:
-            del self._tasks[slot]
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
-
     def _wake(self, *, last: bool) -> None:
-        _, task = self._tasks.popitem(last=last)
+        _, task = self.tasks.popitem(last=last)
         trio.lowlevel.reschedule(task)

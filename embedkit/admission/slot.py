@@ -29,12 +29,14 @@ Result = outcome.Value[Any] | outcome.Error
 class Slot:
     """The scope of a slot's attempts; a context manager around the slot's whole life."""
 
-    __slots__ = ("_is_out", "_scope", "_was_cut")
+    __slots__ = ("_deadline", "_is_out", "_scope", "_was_cut")
 
     def __init__(self) -> None:
         self._was_cut = False
         self._is_out = False
         self._scope: trio.CancelScope | None = None
+        # The scope's, read at each attempt; the scope's own property costs more than the comparison.
+        self._deadline = math.inf
 
     def __enter__(self) -> Slot:
         return self
@@ -63,8 +65,9 @@ class Slot:
         if self._scope is None:
             self._scope = trio.CancelScope(deadline=deadline)
             self._scope.__enter__()
-        elif deadline != self._scope.deadline:
+        elif deadline != self._deadline:
             self._scope.deadline = deadline
+        self._deadline = deadline
         self._is_out = True
         try:
             result = await _capture(call, connection)
@@ -98,8 +101,8 @@ class Slot:
 
     def rest(self) -> None:
         """Before a sleep: nothing is to be cut."""
-        if self._scope is not None and self._scope.deadline != math.inf:
-            self._scope.deadline = math.inf
+        if self._scope is not None and self._deadline != math.inf:
+            self._scope.deadline = self._deadline = math.inf
 
     def _close(self, error: BaseException | None) -> bool:
         """Leave the scope; whether ``error`` was its own doing."""

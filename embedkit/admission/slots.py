@@ -18,11 +18,12 @@ slot waits before it tries again. A connection that fails to close, a capacity t
 line in the log. What is left, and ends the slots and the lane with them, is a defect of embedkit's own, an interrupt,
 or the end of the engine.
 
-*The guard.* One more task of the lane sleeps in the nursery. When that is cancelled, trio runs its abort function
-inside ``cancel()``, and the lane takes nothing more from that step on: a slot whose call sits in a thread would hear of
-it only when the thread comes back, and meanwhile callers in other nurseries would be sent. And it is the guard that
-opens further slots. ``rouse`` may be called inside a ``cancel()``, by an abort function or by whoever hears of what it
-did, and a task that is started there changes the very set of tasks over which trio is walking.
+*Two more tasks.* The *sentinel* does nothing but sleep in the nursery. When that is cancelled, trio runs its abort
+function inside ``cancel()``, and the lane takes nothing more from that step on. A slot whose call sits in a thread
+would hear of it only when the thread comes back, and meanwhile callers in other nurseries would be sent. The *opener*
+opens further slots when it is woken. ``rouse`` may be called inside a ``cancel()``, by an abort function or by whoever
+hears of what it did, and a task that is started there changes the very set of tasks over which trio is walking. One
+task for both would be deaf between its waking and its sleeping again.
 
 Tested in ``tests/admission/test_slots.py``, and by all of ``tests/laws``.
 """
@@ -31,8 +32,6 @@ from __future__ import annotations
 
 import contextvars
 import logging
-import math
-import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -43,6 +42,7 @@ import outcome
 import trio
 
 from embedkit.admission.attempts import make_attempts
+from embedkit.admission.connecting import Connecting
 from embedkit.admission.hold import Hold
 from embedkit.admission.notifier import notify_provider_timeout
 from embedkit.admission.order import Order
@@ -51,7 +51,7 @@ from embedkit.admission.policy import Retry
 from embedkit.admission.resting import Resting
 from embedkit.admission.room import Room, checked_capacity
 from embedkit.admission.slot import Result, Slot
-from embedkit.errors import EmbedkitError, LaneClosed, ProviderFailure
+from embedkit.errors import EmbedkitError, LaneClosed
 
 logger = logging.getLogger("embedkit.admission")
 
@@ -62,9 +62,6 @@ Capacity = int | Callable[[], int]
 # 100,000 waiting does not hold up everybody else for seconds.
 PORTION = 1_000
 _CLOSED = "closed while the ticket was queued"
-# Seconds before a connection that could not be opened is tried again; doubled by each further failure.
-_FIRST_BACKOFF = 0.1
-_LONGEST_BACKOFF = 30.0
 
 
 class Slots(Generic[C]):
@@ -104,7 +101,7 @@ class Slots(Generic[C]):
         self.reads_capacity = callable(capacity)
         self.room = Room(checked_capacity(name, capacity() if callable(capacity) else capacity), reserve)
         self._nursery = nursery
-        self._connect = connect
+        self._connecting = Connecting(name, connect)
         self._retry = retry
         self._hold = Hold()
         # Slots that may take. One that decides to end leaves in that step, though its connection takes long to close.
@@ -114,11 +111,11 @@ class Slots(Generic[C]):
         self._idle = Resting()
         # Slots whose connection could not be opened, until they try again.
         self._backing_off = Resting()
-        self._refusals = 0
         self._is_reading_capacity = False
-        # The guard, while it sleeps; whoever wakes it sets this back.
-        self._guard: trio.lowlevel.Task | None = None
-        self._is_guarded = False
+        # These two, while they sleep; whoever wakes one sets it back.
+        self._sentinel: trio.lowlevel.Task | None = None
+        self._opener: trio.lowlevel.Task | None = None
+        self._has_begun = False
         self._closing: LaneClosed | None = None
         self._drained = trio.Event()
         # Trio's own, without the way to it, which costs more than the reading: a call reads it half a dozen times.
@@ -138,16 +135,17 @@ class Slots(Generic[C]):
     @trio.lowlevel.enable_ki_protection
     def rouse(self) -> None:
         """If a ticket fits, have one slot look: an idle one, else a new one while there may be more."""
-        if self.is_closed or not (self._idle or len(self._open) < self.room.capacity):
+        if self.is_closed or not (self._idle.tasks or len(self._open) < self.room.capacity):
             return
         if self.order.choose(self.room) is None:
             return
-        if self._idle:
+        if self._idle.tasks:
             self._idle.wake()
-        elif self._is_guarded:
-            self._wake_guard()
-        else:
+        elif not self._has_begun:
             self._begin()
+        elif self._opener is not None:
+            opener, self._opener = self._opener, None
+            trio.lowlevel.reschedule(opener)
 
     def refresh_capacity(self) -> None:
         """Read the capacity, where it is a callable; raises what that raises, or what its value is worth."""
@@ -167,9 +165,11 @@ class Slots(Generic[C]):
             return
         self._stop(cause, why)
         self._shed_portion()
-        while self.order and not self._is_guarded:
+        while self.order and not self._has_begun:
             self._shed_portion()  # there is no nursery, and so no later
-        self._wake_guard()
+        if self._sentinel is not None:
+            sentinel, self._sentinel = self._sentinel, None
+            trio.lowlevel.reschedule(sentinel)
         self._note_drained()
 
     async def drained(self) -> None:
@@ -215,12 +215,10 @@ class Slots(Generic[C]):
     async def _live(self, slot: Slot) -> None:
         """Open a connection, serve until the slot is to end, and close it."""
         try:
-            manager = self._connect()
-            connection = await manager.__aenter__()
-        except Exception as error:
+            connection, manager = await self._connecting.open()
+        except EmbedkitError as error:
             await self._refused(slot, error)
             return
-        self._refusals = 0
         self._connected.add(slot)
         try:
             with slot:
@@ -228,7 +226,22 @@ class Slots(Generic[C]):
                     await self._serve(passage, connection)
         finally:
             self._connected.discard(slot)
-            await _close(self.name, manager)
+            await self._connecting.close(manager)
+
+    async def _refused(self, slot: Slot, error: EmbedkitError) -> None:
+        """No connection: the ticket that would have used it fails, and the slot waits before it tries again.
+
+        Cancellation:
+            The ticket has failed.
+        """
+        passage = self._take(slot)
+        if passage is not None:
+            self._settle(passage, outcome.Error(error))
+            self.rouse()
+        if not self.is_closed:
+            await self._backing_off.sleep(slot, self._clock.current_time() + self._connecting.backoff)
+        if self.order.choose(self.room) is None:
+            self._open.discard(slot)  # nobody waits for it; whoever comes next opens another
 
     async def _next(self, slot: Slot) -> Passage | None:
         """The next ticket, already dispatched; ``None`` when the slot is to end. Parks only if there is neither."""
@@ -241,8 +254,7 @@ class Slots(Generic[C]):
             # only if another one that has a connection stays: one that is still opening its own can serve nobody yet.
             if len(self._open) > self.room.capacity and len(self._connected) > 1:
                 break
-            is_held = self._clock.current_time() < self._hold.until
-            await self._idle.sleep(slot, self._hold.until if is_held else math.inf)
+            await self._idle.sleep(slot, self._hold.until)
         self._open.discard(slot)
         self._connected.discard(slot)
         return None
@@ -266,7 +278,7 @@ class Slots(Generic[C]):
     async def _serve(self, passage: Passage, connection: C) -> None:
         """Make the call and settle. Ends with the settlement: the next take follows at once."""
         try:
-            result = await make_attempts(passage, connection, self._retry, self._hold)
+            result = await make_attempts(passage, connection, self._retry, self._hold, self._clock)
         except BaseException:
             # The engine's own end (Cancelled), or an interrupt: what the engine computes is not known any more.
             self._cut_off(passage)
@@ -320,36 +332,17 @@ class Slots(Generic[C]):
         finally:
             passage.answer(outcome.Error(error))
 
-    # What goes wrong with a connection.
-
-    async def _refused(self, slot: Slot, error: Exception) -> None:
-        """No connection: the ticket that would have used it fails, and the slot waits before it tries again.
-
-        Cancellation:
-            The ticket has failed.
-        """
-        passage = self._take(slot)
-        if passage is not None:
-            self._settle(passage, outcome.Error(coded(error)))
-            self.rouse()
-        self._refusals += 1
-        delay = min(_FIRST_BACKOFF * 2 ** min(self._refusals - 1, 16), _LONGEST_BACKOFF)
-        logger.warning("lane %s: no connection (%s); the next is tried in %g s", self.name, type(error).__name__, delay)
-        if not self.is_closed:
-            await self._backing_off.sleep(slot, self._clock.current_time() + delay)
-        if self.order.choose(self.room) is None:
-            self._open.discard(slot)  # nobody waits for it; whoever comes next opens another
-
     # Opening, retiring, ending.
 
     def _begin(self) -> None:
-        """The lane's first ticket: start the guard and the first slot."""
+        """The lane's first ticket: start the sentinel, the opener and the first slot."""
         try:
-            self._start(self._watch, "guard of")
-            self._is_guarded = True
+            self._start(self._watch, "sentinel of")
+            self._start(self._open_slots, "opener of")
+            self._has_begun = True
             self._open_slot()
         except RuntimeError as error:  # trio's word for a nursery that has ended: nobody will ever take a ticket
-            self._is_guarded = False
+            self._has_begun = False
             self.close(error, why="can take nothing: its nursery has ended")
 
     def _open_slot(self) -> None:
@@ -362,12 +355,10 @@ class Slots(Generic[C]):
 
     @trio.lowlevel.enable_ki_protection
     async def _watch(self) -> None:
-        """Open slots when asked to; stop the lane in the step in which the nursery is cancelled."""
+        """Sleep until the lane closes, then shed whatever is left. Stops the lane as the nursery is cancelled."""
         try:
-            while not self.is_closed:
-                if not self._idle and len(self._open) < self.room.capacity and self.order.choose(self.room) is not None:
-                    self._open_slot()
-                self._guard = trio.lowlevel.current_task()
+            if not self.is_closed:
+                self._sentinel = trio.lowlevel.current_task()
                 await trio.lowlevel.wait_task_rescheduled(self._nursery_cancelled)
         finally:
             with trio.CancelScope(shield=True):
@@ -376,13 +367,28 @@ class Slots(Generic[C]):
                     await trio.lowlevel.checkpoint()
                 self._note_drained()
 
+    @trio.lowlevel.enable_ki_protection
+    async def _open_slots(self) -> None:
+        """Open a slot whenever one is wanted, until the lane closes."""
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self._opener = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        while not self.is_closed:
+            wants_more = not self._idle.tasks and len(self._open) < self.room.capacity
+            if wants_more and self.order.choose(self.room) is not None:
+                self._open_slot()
+            self._opener = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(abort)
+
     def _nursery_cancelled(self, _: object) -> trio.lowlevel.Abort:
-        """Nothing is taken from now on. What is queued is shed by the guard, one step later.
+        """Nothing is taken from now on. What is queued is shed by the sentinel, one step later.
 
         Whoever cancelled the engine may be cancelling callers in this very step: they are withdrawn, and come out with
         Cancelled; a ``LaneClosed`` would go up as an error of theirs.
         """
-        self._guard = None
+        self._sentinel = None
         self._stop(None, _CLOSED)
         return trio.lowlevel.Abort.SUCCEEDED
 
@@ -393,17 +399,15 @@ class Slots(Generic[C]):
         # What ended the lane, unless it is Cancelled or an interrupt: those are nobody's cause.
         self._closing.__cause__ = cause if isinstance(cause, Exception) else None
         for resting in (self._idle, self._backing_off):
-            while resting:
+            while resting.tasks:
                 resting.wake()
-
-    def _wake_guard(self) -> None:
-        if self._guard is not None:
-            guard, self._guard = self._guard, None
-            trio.lowlevel.reschedule(guard)
+        if self._opener is not None:
+            opener, self._opener = self._opener, None
+            trio.lowlevel.reschedule(opener)
 
     def _retire_surplus(self) -> None:
         """Wake idle slots that are too many; they end unless there is work for them. The longest idle go first."""
-        for _ in range(min(len(self._open) - self.room.capacity, len(self._idle))):
+        for _ in range(min(len(self._open) - self.room.capacity, len(self._idle.tasks))):
             self._idle.wake_longest()
 
     @trio.lowlevel.enable_ki_protection
@@ -419,26 +423,3 @@ class Slots(Generic[C]):
     def _note_drained(self) -> None:
         if self.room.tickets == 0 and not self.order:
             self._drained.set()
-
-
-async def _close(name: str, manager: AbstractAsyncContextManager[Any]) -> None:
-    """Close a connection. What it raises is logged, but for Cancelled and interrupts: those are not its own.
-
-    Cancellation:
-        It is as closed as its own closing leaves it.
-    """
-    ending = sys.exc_info()
-    try:
-        await manager.__aexit__(*ending)
-    except Exception as error:
-        if error is not ending[1]:
-            logger.warning("lane %s: a connection raised %s as it was closed", name, type(error).__name__)
-
-
-def coded(error: Exception) -> EmbedkitError:
-    """``error`` of a connection, as what its ticket failed with."""
-    if isinstance(error, EmbedkitError):
-        return error
-    failure = ProviderFailure(f"no connection: opening it raised {type(error).__name__}")
-    failure.__cause__ = error
-    return failure

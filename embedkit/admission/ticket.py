@@ -113,12 +113,13 @@ def _refuse(ticket: Ticket) -> None:
         ("priority", ticket.priority not in CLASSES, f"one of {', '.join(CLASSES)}"),
         ("weight", type(weight) is not int or weight < 1, "a positive whole number"),
         ("tenant", tenant is not None and not isinstance(tenant, str), "a string, or None"),
-        ("timeout", ticket.timeout is not None and not _is_seconds(ticket.timeout), "a positive number of seconds"),
+        ("timeout", not _is_limit(ticket.timeout), "a positive number of seconds"),
         ("deadline_at", True, "an instant of trio's clock"),
     )
     name, wanted = next((name, wanted) for name, is_fault, wanted in faults if is_fault)
     raise ValueError(f"a ticket's {name} must be {wanted}, not {getattr(ticket, name)!r}")
 
 
-def _is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and value > 0
+def _is_limit(value: object) -> bool:
+    """Whether an attempt may be limited so: a positive number of seconds, or ``None``."""
+    return value is None or (isinstance(value, int | float) and value > 0)

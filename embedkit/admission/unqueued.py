@@ -19,11 +19,11 @@ import trio
 
 from embedkit.activity.recorder import Recorder
 from embedkit.admission.attempts import make_attempts
+from embedkit.admission.connecting import coded
 from embedkit.admission.hold import Hold
 from embedkit.admission.passage import Passage, Register
 from embedkit.admission.policy import Retry
 from embedkit.admission.slot import Result, Slot
-from embedkit.admission.slots import coded
 from embedkit.admission.ticket import Ticket
 from embedkit.errors import LaneClosed, UsageError
 
@@ -137,7 +137,7 @@ class Unqueued(Generic[C]):
         async with stack:
             with slot:
                 # A hint binds the ticket that was told: there is no lane to hold back.
-                result = await make_attempts(passage, connection, self._retry, Hold())
+                result = await make_attempts(passage, connection, self._retry, Hold(), trio.lowlevel.current_clock())
             if not self._closed and len(self._idle) < _KEPT:
                 self._idle.append((connection, stack.pop_all()))
         return result

@@ -6,7 +6,7 @@ It holds the lanes (one a provider, opened at its first use), the ledger, and th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,10 @@ from embedkit.clocks import ZERO, Clocks
 from embedkit.engine.routes import Routes
 from embedkit.errors import QueueWaitExceeded, SpaceMismatch, UsageError
 from embedkit.knowledge.model import Space
-from embedkit.knowledge.ranking import CANDIDATES, fuse
+from embedkit.knowledge.storing.forgetting import Forgotten
 from embedkit.probing.broker import ProbeBroker
 from embedkit.probing.rules import Verdict
+from embedkit.providers.guarded import GuardedConnection, GuardedProvider, check_texts
 from embedkit.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
 
     from embedkit.activity.disk import LedgerOnDisk
     from embedkit.admission.lane import Lane
-    from embedkit.knowledge.search import Hit, Mode, Ranked
-    from embedkit.knowledge.store import SqliteStore
-    from embedkit.providers.provider import Connection, Provider
+    from embedkit.knowledge.searching.search import Hit, Mode
+    from embedkit.knowledge.storing.store import SqliteStore
+    from embedkit.providers.provider import Provider
+    from embedkit.providers.wire import Purpose
 
 
 @attrs.frozen(eq=False)
@@ -78,6 +80,7 @@ class Engine:
         reserve: int,
         environ: Mapping[str, str],
         providers: Mapping[str, Provider],
+        show_words: Callable[[str], None] | None = None,
     ) -> None:
         self.settings = settings
         self.nursery = nursery
@@ -97,11 +100,12 @@ class Engine:
             reserve=reserve,
             environ=environ,
             given=providers,
+            show_words=show_words,
         )
         self._knowledge: SqliteStore | None = None
         self._opening_knowledge = trio.Lock()
 
-    def lane(self, provider: str | None = None) -> Lane[Connection]:
+    def lane(self, provider: str | None = None) -> Lane[GuardedConnection]:
         """The lane of a provider; without a name, of the one that embeds. Opened on first use; nothing is sent.
 
         Raises:
@@ -113,7 +117,7 @@ class Engine:
         return lane
 
     @property
-    def lanes(self) -> Sequence[Lane[Connection]]:
+    def lanes(self) -> Sequence[Lane[GuardedConnection]]:
         """The lanes that have been opened."""
         return [route.lane for route in self._routes if not isinstance(route.lane, Unqueued)]
 
@@ -129,6 +133,7 @@ class Engine:
         priority: Priority = "batch",
         tenant: str | None = None,
         stage: str = "query",
+        purpose: Purpose = "document",
         timeout: float | None = None,
         deadline: float | None = None,
         circuit: Circuit | None = None,
@@ -138,12 +143,14 @@ class Engine:
         """Embed ``texts`` as one ticket.
 
         Args:
-            texts: One or more. They stay together: one request, one outcome. An unqueued provider gets as many
-                requests, one after the other, as its bound on a batch asks for.
+            texts: One or more. They stay together: one request, one outcome. A provider with a bound on a batch
+                (``max_inputs``) gets as many requests, one after the other, as that asks for.
             provider: Which; without one, the one that embeds.
             priority: ``interactive`` if somebody waits for it.
             tenant: Whose work it is; batch work is shared fairly between tenants.
             stage: ``ingestion``, ``query``, ``drain``: for the ledger.
+            purpose: ``query`` for a text that is to find others: it gets ``query_prefix`` and ``query_body`` of the
+                settings, in place of those for texts that are to be found.
             timeout: Seconds for one attempt, from dispatch to the last byte; else the settings' ladder.
             deadline: Seconds from now for everything: queue, attempts and waits between them.
             circuit: The run's; when it trips, the ticket is shed if it is still queued. An unqueued provider (Gemini)
@@ -155,12 +162,13 @@ class Engine:
         Raises:
             ProviderError: The final failure.
             AdmissionError: The lane's: circuit open, deadline passed, closed.
-            UsageError: No such provider, an unset key, a model that the engine does not have.
+            UsageError: No such provider, an unset key, a model that the engine does not have, or no list of texts.
 
         Cancellation:
             A queued ticket has left the lane and was never sent. A dispatched one is detached or aborted, as its lane's
             kind says.
         """
+        check_texts(texts)
         deadline_at = math.inf if deadline is None else trio.current_time() + deadline
         route = self._routes.route(provider)
         with trio.move_on_at(deadline_at):
@@ -174,6 +182,13 @@ class Engine:
             on_provider_timeout = circuit.trip
 
         async def buy(some: Sequence[str]) -> tuple[NDArray[np.float32], Ticket]:
+            if isinstance(route.lane, Unqueued):
+                with trio.move_on_at(deadline_at) as waiting:
+                    await route.provider.until_free()
+                if waiting.cancelled_caught:
+                    raise QueueWaitExceeded(
+                        f"provider {route.provider.name}: the deadline passed while it asked everybody to stay away"
+                    )
             ticket = Ticket(
                 priority=priority,
                 weight=max(route.provider.weight(len(some)), 1),
@@ -186,9 +201,9 @@ class Engine:
                 on_provider_timeout=on_provider_timeout,
                 ids=Ids(stage=stage, run=run),
             )
-            return await route.lane.run(lambda connection: connection.embed(some), ticket), ticket
+            return await route.lane.run(lambda connection: connection.embed(some, purpose), ticket), ticket
 
-        most = route.lane.max_inputs if isinstance(route.lane, Unqueued) else None
+        most = route.provider.max_inputs
         if most is None or len(texts) <= most:
             vectors, ticket = await buy(texts)
             return Embeddings(vectors, ticket.clocks, ticket.attempts, route.provider.name, route.provider.model)
@@ -202,18 +217,33 @@ class Engine:
         )
 
     async def search(
-        self, query: str, *, tenant: str, repository: str | None = None, k: int = 10, mode: Mode = "hybrid"
+        self,
+        query: str = "",
+        *,
+        tenant: str | Sequence[str],
+        repository: str | None = None,
+        k: int = 10,
+        mode: Mode = "hybrid",
+        path: Sequence[str] = (),
+        language: Sequence[str] = (),
+        min_score: float | None = None,
+        like: tuple[str, int] | None = None,
     ) -> list[Hit]:
-        """The ``k`` chunks of ``tenant`` nearest to ``query``, best first.
+        """The ``k`` chunks of ``tenant`` nearest to ``query``, best first. The same chunk in several places is one hit.
 
         Args:
             query: What is looked for, in words or code.
-            tenant: Whose chunks; no other tenant's are looked at.
+            tenant: Whose chunks; no other tenant's are looked at. Several are ranked together.
             repository: Only in this one.
             k: How many at most.
             mode: ``vector`` (cosine), ``text`` (BM25 over words), or both joined by rank.
+            path: Only in documents that one of these patterns names, as in a ``.gitignore``.
+            language: Only in documents of these languages.
+            min_score: Only hits with at least this cosine; in mode ``text``, this BM25.
+            like: Path and line of a stored chunk: its neighbours are looked for, by its vector, and nobody is asked.
 
         Raises:
+            UsageError: A language that is not known, or nothing stands at ``like``.
             SpaceMismatch: The store's vectors are of another space than the provider's.
             ProviderError: The query could not be embedded.
             StoreError: The store cannot be read.
@@ -221,16 +251,61 @@ class Engine:
         Cancellation:
             Nothing was changed.
         """
-        store = await self.knowledge()
-        near: Ranked = []
-        words: Ranked = []
-        if mode != "text":
+        # Imported here, so that `import embedkit` stays light for those who only embed.
+        from embedkit.knowledge.searching.search import Query
+
+        store = await self.knowledge(may_be_read_only=True)
+        tenants = [tenant] if isinstance(tenant, str) else list(tenant)
+        vector = None
+        if like is not None:
+            mode = "vector"
+        elif mode != "text":
             await self.check_space()
-            bought = await self.embed([query], priority="interactive", tenant=tenant)
-            near = await store.nearest(tenant, _unit(bought.vectors[0]), max(k, CANDIDATES), repository)
-        if mode != "vector":
-            words = await store.by_words(tenant, query, max(k, CANDIDATES), repository)
-        return await store.hits(tenant, fuse(near, words, k=k))
+            owner = tenants[0] if len(tenants) == 1 else None
+            bought = await self.embed([query], priority="interactive", tenant=owner, purpose="query")
+            vector = _unit(bought.vectors[0])
+        return await store.search(
+            Query(
+                tenants=tenants,
+                text=query,
+                vector=vector,
+                like=like,
+                mode=mode,
+                k=k,
+                repository=repository,
+                paths=path,
+                languages=language,
+                min_score=min_score,
+            )
+        )
+
+    async def forget(self, *, tenant: str, repository: str | None = None) -> Forgotten:
+        """Remove a repository, or all of a tenant's, from the knowledge base, with all that is kept for it.
+
+        Args:
+            tenant: Whose.
+            repository: Which; without one, all of them.
+
+        Raises:
+            UsageError: The store has no such tenant or repository.
+            EmbedkitError: A sweep is working on one of them.
+            StoreError: The store cannot be written.
+
+        Cancellation:
+            Whole repositories may be gone; one that was begun is continued by the next call.
+        """
+        store = await self.knowledge(create=False)
+        records = [record for record in await store.repositories() if record.tenant == tenant]
+        chosen = [record for record in records if repository in (None, record.name)]
+        if not chosen:
+            known = ", ".join(record.name for record in records) or "none"
+            raise UsageError(f"tenant {tenant!r} has no repository to forget by that name; it has {known}")
+        counts = [await store.forget(record) for record in chosen]
+        return Forgotten(
+            tuple((record.tenant, record.name) for record in chosen),
+            sum(documents for documents, _ in counts),
+            sum(chunks for _, chunks in counts),
+        )
 
     async def probe(self, name: str | None = None) -> Verdict:
         """Whether a provider can answer: from what is known if that is fresh, else by one call for all who ask.
@@ -252,11 +327,12 @@ class Engine:
         await self.knowledge()
         return await self.probes.probe(route.lane.name)
 
-    async def knowledge(self, *, create: bool = True) -> SqliteStore:
+    async def knowledge(self, *, create: bool = True, may_be_read_only: bool = False) -> SqliteStore:
         """The knowledge base that the settings name, opened at the first call.
 
         Args:
             create: Make it if there is none.
+            may_be_read_only: Open one that cannot be written all the same, to be searched: nothing is recorded in it.
 
         Raises:
             UsageError: There is none, and ``create`` is false.
@@ -268,20 +344,24 @@ class Engine:
         # Imported here, so that `import embedkit` stays light for those who only embed.
         from embedkit.activity.disk import LedgerOnDisk
         from embedkit.database import open_database
-        from embedkit.knowledge.store import SqliteStore
+        from embedkit.knowledge.storing.store import SqliteStore
 
         async with self._opening_knowledge:
             if self._knowledge is not None:
                 return self._knowledge
             async with AsyncExitStack() as opening:
-                database = await opening.enter_async_context(open_database(self.settings.store.path, create=create))
+                database = await opening.enter_async_context(
+                    open_database(self.settings.store.path, create=create, may_be_read_only=may_be_read_only)
+                )
                 store = SqliteStore(database)
                 await store.open()
-                on_disk = LedgerOnDisk(database)
-                await on_disk.reap()
-                await self.probes.share(database)
+                on_disk = None if database.is_read_only else LedgerOnDisk(database)
+                if on_disk is not None:
+                    await on_disk.reap()
+                    await self.probes.share(database)
                 # No checkpoint from here: what is started is started once, and stays.
-                self._scribes.start_soon(self._write_ledger, on_disk)
+                if on_disk is not None:
+                    self._scribes.start_soon(self._write_ledger, on_disk)
                 self._stack.push_async_exit(opening.pop_all())
                 self._knowledge = store
         return store
@@ -316,7 +396,7 @@ class Engine:
         """The space of a provider's vectors of ``dimension``."""
         return self._routes.route(provider).space(dimension)
 
-    def provider(self, name: str | None = None) -> Provider:
+    def provider(self, name: str | None = None) -> GuardedProvider:
         """How a provider is spoken to; without a name, the one that embeds."""
         return self._routes.route(name).provider
 

@@ -7,15 +7,16 @@ interrupt that comes out of the block does not wait.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+import attrs
 import trio
 
 from embedkit.activity.ledger import Ledger
 from embedkit.engine.engine import Engine
-from embedkit.settings import Settings
+from embedkit.settings import ProviderSettings, Settings
 
 if TYPE_CHECKING:
     from embedkit.activity.recorder import Listener
@@ -30,6 +31,7 @@ async def open_engine(
     reserve: int = 1,
     environ: Mapping[str, str] | None = None,
     providers: Mapping[str, Provider] | None = None,
+    show_words: Callable[[str], None] | None = None,
 ) -> AsyncGenerator[Engine]:
     """The engine, for as long as the block lasts.
 
@@ -38,8 +40,11 @@ async def open_engine(
         recorder: Told of each change to a ticket's row, besides the engine's own ledger.
         reserve: Slots of each lane that batch work leaves free for people, where settings do not say.
         environ: Where keys are read; else the process's own environment.
-        providers: By name: used in place of what the settings would make of that name, whose section still says which
-            lane and retries it gets. A seam for tests, and for engines that embedkit does not know.
+        providers: By name: your own, for engines that embedkit does not know. One whose name has no section
+            in the settings gets one of kind ``own``; one that has is used in place of what the settings would make,
+            and its section says which lane and retries it gets. Without ``settings``, a single one embeds.
+        show_words: Given, in one line, an engine's own words about each refusal, less the keys. They may quote texts,
+            so they are to be shown to whoever asked for them, and not kept.
 
     Raises:
         ExceptionGroup: A defect in embedkit or in a provider ended a slot, and with it the engine. What the block
@@ -48,7 +53,7 @@ async def open_engine(
     Cancellation:
         Calls that were out are cut off and recorded as ``unsettled``; nothing is waited for.
     """
-    settings = Settings() if settings is None else settings
+    settings = settings_with(settings, providers or {})
     ledger = Ledger()
     if recorder is not None:
         ledger.attach(recorder)
@@ -69,6 +74,7 @@ async def open_engine(
                             reserve=reserve,
                             environ=os.environ if environ is None else environ,
                             providers={} if providers is None else providers,
+                            show_words=show_words,
                         )
                         try:
                             yield engine
@@ -95,6 +101,22 @@ async def open_engine(
                 raise BaseExceptionGroup("the block and the engine failed", [body_error, group]) from None
         if body_error is not None:
             raise body_error
+
+
+def settings_with(settings: Settings | None, own: Mapping[str, object]) -> Settings:
+    """``settings`` with a section for each of the caller's own providers that has none.
+
+    Args:
+        settings: ``None`` for defaults, in which a single provider of one's own is the one that embeds.
+        own: By name.
+    """
+    chosen = next(iter(own)) if settings is None and len(own) == 1 else None
+    settings = Settings() if settings is None else settings
+    sections = {name: ProviderSettings(kind="own") for name in own if name not in settings.provider_names}
+    if not sections and chosen is None:
+        return settings
+    embedding = settings.embedding if chosen is None else attrs.evolve(settings.embedding, provider=chosen)
+    return attrs.evolve(settings, providers={**settings.providers, **sections}, embedding=embedding)
 
 
 def _holds_cancelled(error: BaseException) -> bool:

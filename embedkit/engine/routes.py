@@ -17,13 +17,14 @@ from embedkit.knowledge.model import Space
 from embedkit.probing.broker import ProbeBroker
 from embedkit.probing.call import Target
 from embedkit.probing.rules import engine_key
-from embedkit.providers.catalogue import lane_class, make_provider, make_retry, max_inputs
+from embedkit.providers.catalogue import lane_class, make_provider, make_retry
+from embedkit.providers.guarded import GuardedConnection, GuardedProvider
 from embedkit.settings import ProviderSettings, Settings
 
 if TYPE_CHECKING:
     from embedkit.activity.ledger import Ledger
     from embedkit.admission.lane import Lane
-    from embedkit.providers.provider import Connection, Provider
+    from embedkit.providers.provider import Provider
 
 # The text of a probe: one token or two, whatever the model.
 _PROBE = "probe"
@@ -38,8 +39,8 @@ class Route:
         lane: What stands before it: its lane, or the way to it that no lane governs.
     """
 
-    provider: Provider
-    lane: Lane[Connection] | Unqueued[Connection]
+    provider: GuardedProvider
+    lane: Lane[GuardedConnection] | Unqueued[GuardedConnection]
     _checking: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _checked: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -82,6 +83,7 @@ class Routes:
         reserve: Units of each lane that batch work leaves free, where settings do not say.
         environ: Where keys are read.
         given: Providers by name that are used in place of what the settings would make.
+        show_words: Given an engine's own words about a refusal, less the keys.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class Routes:
         reserve: int,
         environ: Mapping[str, str],
         given: Mapping[str, Provider],
+        show_words: Callable[[str], None] | None,
     ) -> None:
         self._settings = settings
         self._nursery = nursery
@@ -106,6 +109,7 @@ class Routes:
         self._reserve = reserve
         self._environ = environ
         self._given = given
+        self._show_words = show_words
         self._open: dict[str, Route] = {}
         self._closed = False
         self._context = contextvars.copy_context()
@@ -134,7 +138,15 @@ class Routes:
 
     def _make(self, name: str) -> Route:
         described = self._settings.provider(name)
-        provider = self._given.get(name) or make_provider(self._settings, name, self._environ, None)
+        made = self._given.get(name) or make_provider(self._settings, name, self._environ, None, self._show_words)
+        provider = GuardedProvider(
+            made,
+            name,
+            self._nursery,
+            document_prefix=described.document_prefix,
+            query_prefix=described.query_prefix,
+            stay_away=make_retry(described).stay_away,
+        )
         # In the context of whoever opened the engine: the variables of the caller who comes first reach no provider.
         route = Route(provider, self._context.run(self._lane, name, described, provider))
         self._probes.watch(
@@ -150,8 +162,8 @@ class Routes:
         return route
 
     def _lane(
-        self, name: str, described: ProviderSettings, provider: Provider
-    ) -> Lane[Connection] | Unqueued[Connection]:
+        self, name: str, described: ProviderSettings, provider: GuardedProvider
+    ) -> Lane[GuardedConnection] | Unqueued[GuardedConnection]:
         kind = lane_class(described)
         if kind is None:
             unqueued = Unqueued(
@@ -160,7 +172,7 @@ class Routes:
                 ledger=self._ledger,
                 retry=make_retry(described),
                 model=provider.model,
-                max_inputs=max_inputs(described),
+                max_inputs=provider.max_inputs,
             )
             self._stack.push_async_callback(unqueued.aclose)
             return unqueued

@@ -8,7 +8,7 @@ from typing import Literal
 
 import attrs
 
-SkipReason = Literal["binary", "oversized", "generated", "symlink", "unreadable"]
+SkipReason = Literal["binary", "oversized", "generated", "symlink", "unreadable", "secret", "lfs", "undecodable"]
 
 
 @attrs.frozen
@@ -19,14 +19,14 @@ class Document:
         path: Relative to the repository's root, with ``/`` between its parts. A name that is not UTF-8 stands here
             with ``surrogateescape`` undone by backslashes, so that it can be stored and printed.
         content_hash: SHA-256 of the bytes, in hex.
-        text: The decoded text; bytes that are not UTF-8 are replaced.
-        decoded_with_loss: Whether any were.
+        text: The decoded text; of a notebook, its cells.
+        encoding: The encoding that it was in, as Python names it.
     """
 
     path: str
     content_hash: str
     text: str = attrs.field(repr=False)
-    decoded_with_loss: bool = False
+    encoding: str = "utf-8"
 
 
 @attrs.frozen

@@ -6,8 +6,8 @@ would cost, and the embedded model needs none of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from embedkit.admission.budget_lane import BudgetLane
 from embedkit.admission.capacity_lane import CapacityLane
@@ -15,20 +15,31 @@ from embedkit.admission.lane import Lane
 from embedkit.admission.policy import NoRetry, Retry
 from embedkit.errors import UsageError
 from embedkit.providers.local import LocalProvider
+from embedkit.providers.wire import Wire
 
 if TYPE_CHECKING:
-    from embedkit.providers.provider import Connection, Provider
+    from embedkit.providers.guarded import GuardedConnection
+    from embedkit.providers.provider import Provider
     from embedkit.settings import ProviderSettings, Settings
 
 # Gemini is remote and unqueued: it has no lane.
-_LANES: Mapping[str, type[Lane[Connection]]] = {
+_LANES: Mapping[str, type[Lane[GuardedConnection]]] = {
     "local": CapacityLane,
     "ollama": CapacityLane,
     "openai-compatible": BudgetLane,
+    # A slot is free when the call has ended, whatever becomes of its caller: right for what runs in this process, and
+    # for an engine that goes on computing.
+    "own": CapacityLane,
 }
 
 
-def make_provider(settings: Settings, name: str, environ: Mapping[str, str], dimension: int | None) -> Provider:
+def make_provider(
+    settings: Settings,
+    name: str,
+    environ: Mapping[str, str],
+    dimension: int | None,
+    show_words: Callable[[str], None] | None = None,
+) -> Provider:
     """The provider that the settings describe; nothing is sent or loaded yet.
 
     Args:
@@ -36,65 +47,72 @@ def make_provider(settings: Settings, name: str, environ: Mapping[str, str], dim
         name: Which provider.
         environ: Where keys are.
         dimension: What the store has already, where there is one.
+        show_words: Given an engine's own words about a refusal, less the keys.
 
     Raises:
         UsageError: No such provider, it does not embed, or its key is not set.
     """
     described = settings.provider(name)
+    if described.kind == "local":
+        return LocalProvider(name, threads=described.capacity)
+    if described.kind == "own":
+        raise UsageError(f'provider {name} is of kind "own": give it to open_engine(providers={{"{name}": ...}})')
+    if not described.traits.embeds:
+        raise UsageError(
+            f"provider {name} ({described.kind}) is not one that embeds here; name another in embedding.provider"
+        )
+    api_key = settings.api_key(name, environ)
+    shared: dict[str, Any] = {
+        "dimensions": described.dimensions,
+        "dimension": dimension,
+        "preflight": described.preflight,
+        "wire": _wire(settings, name, environ),
+        "show_words": show_words,
+    }
+    base_url, model = _given(described.base_url), _given(described.model)
     match described.kind:
-        case "local":
-            return LocalProvider(name, threads=described.capacity)
         case "openai-compatible":
             from embedkit.providers.openai_compatible import OpenAICompatibleProvider
 
-            return OpenAICompatibleProvider(
-                name,
-                _given(described.base_url),
-                _given(described.model),
-                api_key=settings.api_key(name, environ),
-                dimensions=described.dimensions,
-                dimension=dimension,
-            )
+            return OpenAICompatibleProvider(name, base_url, model, api_key=api_key, **shared)
         case "ollama":
             from embedkit.providers.ollama import OllamaProvider
 
             return OllamaProvider(
                 name,
-                _given(described.base_url),
-                _given(described.model),
+                base_url,
+                model,
+                api_key=api_key,
                 num_ctx=described.num_ctx,
                 keep_alive=described.keep_alive,
-                dimensions=described.dimensions,
-                dimension=dimension,
+                options=described.options,
+                **shared,
             )
         case "gemini":
             from embedkit.providers.gemini import GeminiProvider
 
-            return GeminiProvider(
-                name,
-                _given(described.model),
-                _given(settings.api_key(name, environ)),
-                base_url=_given(described.base_url),
-                dimensions=described.dimensions,
-                dimension=dimension,
-            )
-    raise UsageError(
-        f"provider {name} ({described.kind}) is not one that embeds here; name another in embedding.provider"
+            return GeminiProvider(name, model, _given(api_key), base_url=base_url, **shared)
+    raise AssertionError(f"the kind {described.kind} embeds, and nobody here makes it")
+
+
+def _wire(settings: Settings, name: str, environ: Mapping[str, str]) -> Wire:
+    described = settings.provider(name)
+    headers, of_headers = settings.added_to_requests(name, "headers", environ)
+    query, of_query = settings.added_to_requests(name, "query", environ)
+    return Wire(
+        headers=headers,
+        query=query,
+        body=described.body or {},
+        query_body=described.query_body or {},
+        secrets=(*of_headers, *of_query),
+        ca_file=described.ca_file,
+        proxy=settings.proxy_for(name, environ),
     )
 
 
-def lane_class(described: ProviderSettings) -> type[Lane[Connection]] | None:
+def lane_class(described: ProviderSettings) -> type[Lane[GuardedConnection]] | None:
     """Which settlement the provider's kind declares; ``None`` where no lane of ours governs it."""
     return _LANES.get(described.kind)
-
-
-def max_inputs(described: ProviderSettings) -> int | None:
-    """Texts that one request may carry, where the provider's kind has such a bound."""
-    if described.kind == "gemini":
-        from embedkit.providers.gemini import GeminiProvider
-
-        return GeminiProvider.max_inputs
-    return None
 
 
 def make_retry(described: ProviderSettings) -> Retry:
@@ -103,9 +121,8 @@ def make_retry(described: ProviderSettings) -> Retry:
         return NoRetry()
     from embedkit.providers.retry import ollama_policy, openai_compatible_policy, unqueued_policy
 
-    policy = {"openai-compatible": openai_compatible_policy, "ollama": ollama_policy}.get(
-        described.kind, unqueued_policy
-    )
+    policies = {"openai-compatible": openai_compatible_policy, "ollama": ollama_policy, "own": ollama_policy}
+    policy = policies.get(described.kind, unqueued_policy)
     return policy(max_retry_after=described.max_retry_after, over_cap=described.over_cap)
 
 

@@ -34,8 +34,16 @@ class Exchange(Protocol):
         """``host:port``, as messages name the engine."""
         ...
 
-    async def send(self, method: Method, path: str, body: bytes | None = None) -> Reply:
+    async def send(
+        self, method: Method, path: str, body: bytes | None = None, *, max_bytes: int | None = None
+    ) -> Reply:
         """Send one request below the engine's base address and read the whole reply, whatever its status.
+
+        Args:
+            method: The verb.
+            path: Appended to the base address.
+            body: JSON, or nothing.
+            max_bytes: The largest body of a good reply that is read. A refusal is read as far as its beginning.
 
         Raises:
             ConnectionRefused: nobody reachable listens there.

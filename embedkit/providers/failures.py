@@ -1,19 +1,15 @@
 """An engine's refusal, classified: status, headers and body become exactly one error. Pure.
 
-Engines agree on little: the reason stands in ``error``, ``error.message``, ``message`` or ``detail``, or in
-plain text, and some answer 200 with an error inside. What is matched here are the words of real engines,
-named at each pattern.
-
-An engine may echo what it was asked, so its own words are shown only if they hold none of the inputs, in one
-line and bounded; and the inputs are taken out before any pattern is looked for, or a text about API keys
-would be an authentication failure.
+Status and headers come first; the words of ``engine_table`` refine them. Engines agree on little: the reason stands in
+``error``, ``error.message``, ``message`` or ``detail``, or in plain text, and some answer 200 with an error inside.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any, Literal
 
 import attrs
 
@@ -24,61 +20,33 @@ from embedkit.errors import (
     ProviderBusy,
     ProviderError,
     ProviderFailure,
+    ProviderUnavailable,
+    QuotaExhausted,
     ResponseInvalid,
 )
+from embedkit.providers.engine_table import STATUS_WORDS
 from embedkit.providers.engine_words import EngineWords, words_of
 from embedkit.providers.exchange import Reply
-from embedkit.providers.json_body import load_json
-from embedkit.providers.retry_after import retry_after_seconds
+from embedkit.providers.json_body import load_error
+from embedkit.providers.retry_after import hint_seconds
+
+Format = Literal["base64", "float"] | None
+"""How vectors are asked for; ``None``: as the engine likes."""
 
 _BUSY = frozenset({408, 429, 503, 504})
 _HINTED = frozenset({429, 503})
-_REFUSALS = frozenset({400, 413, 422, 500})
-
-# What stands for a status in an error that came with 200, or in words beside one (OpenAI, Google,
-# OpenRouter).
-_STATUS_WORDS = {
-    "rate_limit_exceeded": 429,
-    "rate_limit_error": 429,
-    "resource_exhausted": 429,
-    "too_many_requests": 429,
-    "overloaded_error": 503,
-    "unavailable": 503,
-    "unavailable_error": 503,
-    "invalid_api_key": 401,
-    "authentication_error": 401,
-    "unauthenticated": 401,
-    "permission_denied": 403,
-    "not_found_error": 404,
-    "model_not_found": 404,
-}
-
-# llama.cpp: "exceed_context_size_error", "input is too large to process"; OpenAI and vLLM: "maximum context
-# length"; Ollama: "input length exceeds the context length"; TEI: "must have less than 512 tokens"; Gemini:
-# "input token count".
-_OVERFLOW = re.compile(
-    r"(exceed|max|larger|longer|greater|fit).{0,40}context.{0,3}(length|size|window)|exceed_context"
-    r"|too (large|long) to process|(input|prompt|text|sequence).{0,20} too long|too many tokens"
-    r"|must have less than \d+ tokens|token (count|limit).{0,40}exceed|exceed.{0,40}tokens"
-    r"|(maximum|max)\.?.{0,20} (sequence length|tokens|input length)",
+# Too early, a client that a proxy thinks has left, and every failure behind a proxy but those that will not pass.
+_PASSING = frozenset({425, 499})
+_LASTING = frozenset({501, 505, 510, 511})
+_QUOTA = frozenset({400, 401, 402, 403, 429})
+_MOST_STATUS = 600
+# Statuses under which an engine refuses the form of its answer, whatever it says.
+_REFUSES_FORMAT = frozenset({400, 406, 415, 422, 500, 501})
+_INDEX = re.compile(
+    r"\b(?:input|request|text|document|prompt|item)s?(?:\.|\[| |\.content\[)(\d{1,6})\b"
+    r"(?! ?(?:tokens|characters|>|of\b))",
     re.IGNORECASE,
 )
-# Ollama: "failed to encode response: json: unsupported value: NaN".
-_NOT_A_NUMBER = re.compile(r"\bNaN\b|not a number")
-# LM Studio: "Model was unloaded while the request was still in queue", "Failed to load model ... Operation
-# canceled".
-_UNLOADED = re.compile(r"model was unloaded|failed to load model.*operation cancell?ed", re.IGNORECASE | re.DOTALL)
-# OpenAI: "Incorrect API key provided"; Gemini: "API key not valid", API_KEY_INVALID.
-_KEY = re.compile(r"\bapi[ _-]?key\b|API_KEY|invalid.{0,10}credential|bearer token", re.IGNORECASE)
-# OpenAI: "'$.input' is invalid", param "input"; vLLM: "input.3"; Gemini: "requests[3].content"; content
-# filters say so in their code.
-_ONE_INPUT = re.compile(
-    r"\binputs?\b.{0,60}\b(invalid|must|should|cannot|empty|not allowed|refused|rejected)"
-    r"|requests?\[\d+\]\.content|content.?(filter|policy)|safety",
-    re.IGNORECASE | re.DOTALL,
-)
-# An engine without base64: the one refusal that is answered by asking again, for floats.
-_FORMAT = re.compile(r"encoding_?format|base64", re.IGNORECASE)
 
 
 @attrs.frozen
@@ -89,82 +57,123 @@ class Asked:
         peer: ``host:port`` of the engine, for messages.
         inputs: The texts that were sent; never shown.
         now: The wall clock, for a hint that is a date.
-        key: What was sent as the key, if anything; never shown.
+        secrets: What was sent as keys; never shown.
+        show: Given the engine's own words, less the keys, where somebody asked to see them.
     """
 
     peer: str
     inputs: Sequence[str] = attrs.field(repr=False)
     now: datetime
-    key: str | None = attrs.field(default=None, repr=False)
+    secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
+    show: Callable[[str], None] | None = attrs.field(default=None, repr=False)
 
 
 def failure_of(reply: Reply, asked: Asked) -> ProviderError:
     """The one error that a reply with a status other than 2xx is."""
-    words = words_of(_document_or_text(reply.body), asked.inputs, asked.key)
+    words = words_of(load_error(reply.body), asked.inputs, asked.secrets)
+    _show(asked, f"answered {reply.status}", words)
     return _classify(reply.status, reply.headers, words, asked)
 
 
-def failure_inside(document: object, reply: Reply, asked: Asked) -> ProviderError | None:
-    """The error that a 2xx reply holds instead of vectors, or ``None`` where it holds none."""
-    if not isinstance(document, dict) or not document.get("error"):
-        return None
-    words = words_of(document, asked.inputs, asked.key)
+def failure_inside(document: object, reply: Reply, asked: Asked) -> ProviderError:
+    """The error that came with status 200, in a document that ``is_error``."""
+    words = words_of(document, asked.inputs, asked.secrets)
+    _show(asked, "answered 200 with an error inside", words)
     status = _status_of(words)
     if status is not None:
         return _classify(status, reply.headers, words, asked)
     guess = _classify(400, reply.headers, words, asked)
-    if not isinstance(guess, ProviderFailure):
+    if type(guess) is not ProviderFailure:
         return guess
-    return ResponseInvalid(_message(asked, "200 with an error inside", words), status=reply.status)
+    return ResponseInvalid(_message(asked, "answered 200 with an error inside", words), status=reply.status)
 
 
-def refuses_base64(reply: Reply, inputs: Sequence[str]) -> bool:
-    """Whether the engine refuses nothing but the encoding that the vectors were asked for in."""
-    if reply.status not in (400, 422, 501):
+def is_error(document: object) -> bool:
+    """Whether there is an error object, or a message where the vectors should be (SiliconFlow, DashScope)."""
+    if not isinstance(document, dict):
         return False
-    return _FORMAT.search(words_of(_document_or_text(reply.body), inputs).evidence) is not None
+    if document.get("error"):
+        return True
+    has_vectors = any(isinstance(document.get(name), list) for name in ("data", "embeddings"))
+    return not has_vectors and any(isinstance(document.get(name), str) for name in ("message", "detail", "msg"))
+
+
+def format_after(reply: Reply, asked_for: Format, asked: Asked) -> Format:
+    """In which form vectors are to be asked for after a refusal: the same, unless the refusal may be of the form.
+
+    An engine without base64 says so, or nothing that is known to mean something else: asking once for numbers shows
+    which it is. One that does not know the field says so.
+    """
+    if asked_for is None or reply.status not in _REFUSES_FORMAT:
+        return asked_for
+    words = words_of(load_error(reply.body), asked.inputs, asked.secrets)
+    if asked_for == "float":
+        return None if words.means("format") else asked_for
+    error = _classify(reply.status, reply.headers, words, asked)
+    is_unknown = isinstance(error, ProviderFailure)
+    return "float" if is_unknown or words.means("format") else asked_for
 
 
 def _classify(status: int, headers: Mapping[str, str], words: EngineWords, asked: Asked) -> ProviderError:
-    text = words.evidence
-    what = f"answered {status}"
+    def error(kind: type[ProviderError], why: str = "", **more: Any) -> ProviderError:
+        return kind(_message(asked, f"answered {status}{why and ': '}{why}", words), status=status, **more)
+
+    hint = hint_seconds(headers, asked.now, words.retry_info) if status in _HINTED else None
+    if _is_quota(status, words, hint):
+        return error(QuotaExhausted, "a quota or a balance is used up, and waiting does not bring it back")
     if status in _BUSY:
-        hint = _hint(headers, words, asked) if status in _HINTED else None
-        return ProviderBusy(_message(asked, what, words), status=status, retry_after=hint)
+        return error(ProviderBusy, retry_after=hint)
     if status in (401, 403):
-        return ProviderAuthError(_message(asked, f"{what}: it does not accept the key", words), status=status)
-    if status == 404 or (status == 400 and _UNLOADED.search(text)):
-        known = "the model is not loaded, or base_url has another path"
-        return ModelNotResident(_message(asked, f"{what}: {known}", words), status=status)
-    if status == 400 and _KEY.search(text):
-        return ProviderAuthError(_message(asked, f"{what}: it does not accept the key", words), status=status)
-    refused = _content(status, text, what, words, asked)
+        return error(ProviderAuthError, "it does not accept the key")
+    if status == 404 or words.means("not-loaded"):
+        return error(ModelNotResident, "the model is not loaded, or base_url has another path")
+    if status == 400 and words.means("key") and not words.means("too-long"):
+        return error(ProviderAuthError, "it does not accept the key")
+    if words.means("speaks-tls"):
+        return error(ProviderFailure, "it speaks TLS there; begin base_url with https://")
+    if words.means("no-embeddings"):
+        return error(ProviderFailure, "it gives no embeddings; start it for them, or name a model that embeds")
+    refused = _content(status, words, asked)
     if refused is not None:
         return refused
+    if words.means("busy"):
+        return error(ProviderBusy)
     if 300 <= status < 400:
-        where = "it redirects; give base_url the final address"
-        return ProviderFailure(_message(asked, f"{what}: {where}", words), status=status)
-    return ProviderFailure(_message(asked, what, words), status=status)
+        return error(ProviderFailure, "it redirects; give base_url the final address")
+    if status in _PASSING or words.means("crashed") or (500 <= status < _MOST_STATUS and status not in _LASTING):
+        return error(ProviderUnavailable)
+    return error(ProviderFailure)
 
 
-def _hint(headers: Mapping[str, str], words: EngineWords, asked: Asked) -> float | None:
-    seconds = retry_after_seconds(headers.get("retry-after"), asked.now)
-    return words.retry_info if seconds is None else seconds
+def _is_quota(status: int, words: EngineWords, hint: float | None) -> bool:
+    """Whether waiting cannot help: 402, or a refusal in such words. Google says them of a rate as well, with a hint."""
+    if status == 402 or "insufficient_quota" in words.codes:
+        return True
+    if status not in _QUOTA or hint is not None or not words.means("quota"):
+        return False
+    lasting = [phrase for phrase in words.phrases if phrase.means == "quota"]
+    return "RESOURCE_EXHAUSTED" not in words.codes or any("limit: 0" in phrase.says for phrase in lasting)
 
 
-def _content(status: int, text: str, what: str, words: EngineWords, asked: Asked) -> ContentRefused | None:
+def _content(status: int, words: EngineWords, asked: Asked) -> ContentRefused | None:
     """One input is at fault. 500 as well: llama.cpp says an overflow with it, and Ollama a NaN."""
-    if status not in _REFUSALS:
+    if status < 400:
         return None
-    if status == 413 or _OVERFLOW.search(text):
+    what = f"answered {status}"
+    index = _index(words.evidence, asked)
+    if words.means("too-many") and len(asked.inputs) > 1:
+        message = _message(asked, f"{what}: more inputs than it takes in one request", words)
+        most = words.number_of("too-many")
+        return ContentRefused(message, code="BATCH_TOO_LARGE", status=status, max_inputs=most)
+    if status == 413 or (words.means("too-long") and not words.means("busy")):
         message = _message(asked, f"{what}: an input is too long", words)
-        return ContentRefused(message, code="INPUT_TRUNCATED", status=status, input_index=_index(text, asked))
-    if status == 500 and _NOT_A_NUMBER.search(text):
+        return ContentRefused(message, code="INPUT_TRUNCATED", status=status, input_index=index)
+    if status >= 500 and words.means("no-vector"):
         message = _message(asked, f"{what}: an input has no vector (NaN)", words)
-        return ContentRefused(message, code="INPUT_REFUSED", status=status, input_index=_index(text, asked))
-    if status in (400, 422) and (words.names_input or _ONE_INPUT.search(text)):
+        return ContentRefused(message, code="INPUT_REFUSED", status=status, input_index=index)
+    if status in (400, 422) and (words.names_input or words.means("one-input")):
         message = _message(asked, f"{what}: an input is refused", words)
-        return ContentRefused(message, code="INPUT_REFUSED", status=status, input_index=_index(text, asked))
+        return ContentRefused(message, code="INPUT_REFUSED", status=status, input_index=index)
     return None
 
 
@@ -172,25 +181,26 @@ def _index(text: str, asked: Asked) -> int | None:
     """Position of the input at fault: the engine's word for it, or the only one there is."""
     if len(asked.inputs) == 1:
         return 0
-    found = re.search(r"\b(?:input|request)s?(?:\.|\[| )(\d{1,6})\b", text, re.IGNORECASE)
+    found = _INDEX.search(text)
     return int(found[1]) if found and int(found[1]) < len(asked.inputs) else None
 
 
 def _status_of(words: EngineWords) -> int | None:
     for code in words.codes:
-        if code.isascii() and code.isdigit() and len(code) == 3 and 400 <= int(code) < 600:
+        if code.isascii() and code.isdigit() and len(code) == 3 and 400 <= int(code) < _MOST_STATUS:
             return int(code)
-        if code.lower() in _STATUS_WORDS:
-            return _STATUS_WORDS[code.lower()]
+        if code.lower() in STATUS_WORDS:
+            return STATUS_WORDS[code.lower()]
     return None
 
 
-def _document_or_text(body: bytes) -> object:
-    try:
-        return load_json(body)
-    except ResponseInvalid:
-        return body[:4096].decode("utf-8", "replace")
-
-
 def _message(asked: Asked, what: str, words: EngineWords) -> str:
-    return f"engine {asked.peer} {what}" + (f" ({words.shown})" if words.shown else "")
+    said = words.shown
+    if not said and words.raw:
+        said = "its own words are not shown; --show-engine-words does"
+    return f"engine {asked.peer} {what}" + (f" ({said})" if said else "")
+
+
+def _show(asked: Asked, what: str, words: EngineWords) -> None:
+    if asked.show is not None and words.raw:
+        asked.show(f"engine {asked.peer} {what}: {words.raw}")

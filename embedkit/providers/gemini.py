@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from embedkit.errors import UsageError
 from embedkit.providers.exchange import Exchange, OpenExchange, Reply
-from embedkit.providers.http import MAX_RESPONSE_BYTES, HttpEndpoint
-from embedkit.providers.http_provider import HttpProvider
-from embedkit.providers.json_body import dump_json
+from embedkit.providers.http import MAX_RESPONSE_BYTES
+from embedkit.providers.http_provider import HttpProvider, ShowWords
 from embedkit.providers.vectors import read_gemini_vectors
+from embedkit.providers.wire import Purpose, Wire
 
 if TYPE_CHECKING:
     from embedkit.providers.provider import Vectors
@@ -47,7 +47,9 @@ class GeminiProvider(HttpProvider):
         dimensions: int | None = None,
         dimension: int | None = None,
         task_type: str | None = None,
-        trust_env: bool = False,
+        wire: Wire | None = None,
+        preflight: bool = True,
+        show_words: ShowWords | None = None,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         open_exchange: OpenExchange | None = None,
     ) -> None:
@@ -61,21 +63,27 @@ class GeminiProvider(HttpProvider):
             dimensions: Asked of the engine with each request, for models that can shorten their vectors.
             dimension: What the store already has; a reply with another is refused.
             task_type: What the vectors are for, as Gemini words it; it decides which space they live in.
-            trust_env: Use the proxies and certificate files that the environment names.
+            wire: What is added to each request, and the way it takes.
+            preflight: Whether the engine is asked for its models before the first call.
+            show_words: Given the engine's own words about a refusal, less the keys.
             max_response_bytes: Largest reply that is read.
             open_exchange: Stands in for HTTP in tests.
 
         Raises:
             UsageError: an address, key or dimension that cannot be.
         """
-        headers = (("x-goog-api-key", api_key),)
         super().__init__(
             name,
-            HttpEndpoint(base_url, headers=headers, trust_env=trust_env, max_response_bytes=max_response_bytes),
+            base_url,
             model.removeprefix("models/"),
+            key_header=("x-goog-api-key", api_key),
             api_key=api_key,
+            wire=wire,
+            asks_models=preflight,
             dimensions=dimensions,
             dimension=dimension,
+            max_response_bytes=max_response_bytes,
+            show_words=show_words,
             open_exchange=open_exchange,
         )
         self._task_type = task_type
@@ -90,7 +98,7 @@ class GeminiProvider(HttpProvider):
         """A whole batch is one request."""
         return 1
 
-    async def exchange_batch(self, exchange: Exchange, texts: Sequence[str]) -> Reply:
+    async def exchange_batch(self, exchange: Exchange, texts: Sequence[str], purpose: Purpose) -> Reply:
         """See ``HttpProvider.exchange_batch``.
 
         Raises:
@@ -101,9 +109,9 @@ class GeminiProvider(HttpProvider):
         """
         if len(texts) > self.max_inputs:
             raise UsageError(f"provider {self.name}: {len(texts)} texts in one batch; Gemini takes {self.max_inputs}")
-        requests = [self._request(text) for text in texts]
+        requests = [{**self.wire.fields(purpose), **self._request(text)} for text in texts]
         path = f"/models/{self.model}:batchEmbedContents"
-        return await exchange.send("POST", path, dump_json({"requests": requests}))
+        return await self.post(exchange, path, {"requests": requests}, texts)
 
     def read_vectors(self, document: object, inputs: int) -> Vectors:
         """See ``read_gemini_vectors``."""

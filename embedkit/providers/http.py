@@ -15,33 +15,43 @@ the engine did not read it: that is ``TransportClosed``, and the retry policy's 
 
 from __future__ import annotations
 
-import errno
-import socket
+import logging
+import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import cached_property
+from pathlib import Path
 
 import httpcore
 import httpx
 import trio
 
-from embedkit.errors import (
-    ConnectionRefused,
-    ProviderError,
-    ProviderFailure,
-    ProviderTimeout,
-    ResponseInvalid,
-    TransportClosed,
-    UsageError,
-)
+from embedkit.errors import ResponseInvalid, TransportClosed, UsageError
+from embedkit.providers.connection_failures import Phase, failure_of_connection
+from embedkit.providers.encodings import EncodingRefused, decoded
 from embedkit.providers.exchange import Exchange, Method, Reply
-from embedkit.providers.sockets import Sockets
+from embedkit.providers.sockets import Sockets, SpeaksTls
 
 MAX_RESPONSE_BYTES = 256 * 2**20
 
+# httpcore logs a reply's headers, in which an engine may echo a key. What others do with httpcore they may log.
+_is_ours = ContextVar("embedkit_http", default=False)
+
+
+def _is_not_ours(record: logging.LogRecord) -> bool:
+    return not _is_ours.get()
+
+
+for _name in ("httpcore.http11", "httpcore.connection", "httpcore.proxy"):
+    logging.getLogger(_name).addFilter(_is_not_ours)
+
 _FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError)
-_NOBODY_THERE = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
+_REFUSAL_READ = 1 << 16
+# Letters, digits, hyphens and underscores, 63 at most between two dots, 253 in all: what the DNS can hold.
+_HOST = re.compile(r"(?=.{1,254}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
 class HttpEndpoint:
@@ -55,6 +65,9 @@ class HttpEndpoint:
         base_url: str,
         *,
         headers: tuple[tuple[str, str], ...] = (),
+        query: Mapping[str, str] | None = None,
+        ca_file: Path | None = None,
+        proxy: str | None = None,
         trust_env: bool = False,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> None:
@@ -62,23 +75,36 @@ class HttpEndpoint:
 
         Args:
             base_url: ``http`` or ``https``, without credentials, query or fragment; paths are appended to it.
-            headers: Sent with each request, besides ours.
+            headers: Sent with each request, in place of ours of the same name.
+            query: Parameters that are added to the address of each request.
+            ca_file: Certificates, as PEM, of the authorities that are trusted besides the usual ones.
+            proxy: The address of an HTTP proxy that every request goes through.
             trust_env: Use the proxies and certificate files that the environment names.
             max_response_bytes: Largest body that is read.
 
         Raises:
-            UsageError: an address or a header that cannot be used. It shows no header's value.
+            UsageError: an address, a header, a proxy or a file of certificates that cannot be used. It shows no
+                header's value.
         """
         self._base = _checked_base(base_url)
-        self._headers = [
+        given = [_checked_header(name, value) for name, value in headers]
+        names = {name.lower() for name, _ in given}
+        ours = [
             (b"Host", self._base.netloc),
             (b"Accept", b"application/json"),
             (b"Accept-Encoding", b"identity"),
             (b"User-Agent", b"embedkit"),
-            *(_checked_header(name, value) for name, value in headers),
         ]
+        self._headers = [*(header for header in ours if header[0].lower() not in names), *given]
+        self._query = dict(query or {})
+        self._ca_file = ca_file
+        self._own_proxy = proxy
         self._trust_env = trust_env
         self.max_response_bytes = max_response_bytes
+        if ca_file is not None:
+            _ = self._ssl_context  # a file that cannot be read is said at once
+        if proxy is not None:
+            _ = self._proxy
 
     def __repr__(self) -> str:
         return f"<HttpEndpoint {self._base}>"
@@ -87,6 +113,11 @@ class HttpEndpoint:
     def peer(self) -> str:
         """``host:port``."""
         return peer_of(self._base)
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether it is spoken to over TLS."""
+        return self._base.scheme == "https"
 
     def request(self, method: Method, path: str, body: bytes | None) -> httpcore.Request:
         """The request for ``path`` below the base address."""
@@ -110,8 +141,8 @@ class HttpEndpoint:
         url = self._urls.get(path)
         if url is None:
             try:
-                whole = httpx.URL(str(self._base) + path)
-            except httpx.InvalidURL:
+                whole = httpx.URL(str(self._base) + path).copy_merge_params(self._query)
+            except (httpx.InvalidURL, ValueError):
                 raise UsageError(f"engine {self.peer}: {path[:100]!r} cannot stand in an address") from None
             url = self._urls[path] = httpcore.URL(
                 scheme=whole.raw_scheme, host=whole.raw_host, port=whole.port, target=whole.raw_path
@@ -126,12 +157,24 @@ class HttpEndpoint:
     def _ssl_context(self) -> ssl.SSLContext:
         # Reading the bundle of certificates takes tens of milliseconds: once an endpoint, and not at all for
         # http.
-        if self._base.scheme == "https" or self._proxy is not None:
-            return httpx.create_ssl_context(trust_env=self._trust_env)
+        if self._base.scheme == "https" or self._proxy is not None or self._ca_file is not None:
+            context = httpx.create_ssl_context(trust_env=self._trust_env)
+            if self._ca_file is not None:
+                self._trust(context, self._ca_file)
+            return context
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    def _trust(self, context: ssl.SSLContext, file: Path) -> None:
+        try:
+            context.load_verify_locations(cafile=file)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            reason = "holds no certificate in PEM form" if isinstance(error, ssl.SSLError) else "cannot be read"
+            raise UsageError(f"engine {self.peer}: ca_file {str(file)!r} {reason}; name a file that does") from None
 
     @cached_property
     def _proxy(self) -> httpcore.Proxy | None:
+        if self._own_proxy is not None:
+            return self._proxy_at(self._own_proxy, "proxy")
         if not self._trust_env:
             return None
         from urllib.request import getproxies, proxy_bypass
@@ -140,15 +183,17 @@ class HttpEndpoint:
         address = proxies.get(self._base.scheme) or proxies.get("all")
         if not address or proxy_bypass(self._base.host):
             return None
+        return self._proxy_at(address, "the environment")
+
+    def _proxy_at(self, address: str, who: str) -> httpcore.Proxy:
         try:
             proxy = httpx.Proxy(address if "://" in address else f"http://{address}")
+            made = httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth)
         except (ValueError, httpx.InvalidURL):
-            raise UsageError(f"engine {self.peer}: the environment names a proxy that is no address") from None
+            raise UsageError(f"engine {self.peer}: {who} names a proxy that is no address") from None
         if proxy.url.scheme.startswith("socks"):
-            raise UsageError(
-                f"engine {self.peer}: the environment names a SOCKS proxy; embedkit knows HTTP proxies only"
-            )
-        return httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth)
+            raise UsageError(f"engine {self.peer}: {who} names a SOCKS proxy; embedkit knows HTTP proxies only")
+        return made
 
 
 class _Body:
@@ -176,9 +221,12 @@ class HttpExchange:
     def __init__(self, endpoint: HttpEndpoint) -> None:
         self._endpoint = endpoint
         self._connection: httpcore.AsyncConnectionInterface | None = None
+        self._may_be_tls = not endpoint.is_secure
         self.peer = endpoint.peer
 
-    async def send(self, method: Method, path: str, body: bytes | None = None) -> Reply:
+    async def send(
+        self, method: Method, path: str, body: bytes | None = None, *, max_bytes: int | None = None
+    ) -> Reply:
         """See ``Exchange.send``.
 
         Cancellation:
@@ -190,17 +238,28 @@ class HttpExchange:
             await self.aclose()
         if self._connection is None:
             self._connection = self._endpoint.new_connection()
+        most = self._endpoint.max_response_bytes
+        silent = _is_ours.set(True)
         try:
-            reply = await self._roundtrip(self._connection, request)
+            reply = await self._roundtrip(
+                self._connection, request, most if max_bytes is None else min(max_bytes, most)
+            )
         except _FAILURES as error:
             await self.aclose()
-            raise _named(error, self.peer) from error
+            raise failure_of_connection(error, _phase_of(error), self.peer, may_be_tls=self._may_be_tls) from error
         except BaseException:
             await self.aclose()
             raise
-        if not self._connection.is_available():  # the server said that this reply was its last
-            await self.aclose()
+        finally:
+            _is_ours.reset(silent)
+        self._may_be_tls = False
+        await self._close_if_used_up()
         return reply
+
+    async def _close_if_used_up(self) -> None:
+        # It is closed already, or the server said that this reply was its last.
+        if self._connection is not None and not self._connection.is_available():
+            await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connection, if there is one.
@@ -213,54 +272,60 @@ class HttpExchange:
             with trio.CancelScope(shield=True):
                 await connection.aclose()
 
-    async def _roundtrip(self, connection: httpcore.AsyncConnectionInterface, request: httpcore.Request) -> Reply:
+    async def _roundtrip(
+        self, connection: httpcore.AsyncConnectionInterface, request: httpcore.Request, limit: int
+    ) -> Reply:
         response = await connection.handle_async_request(request)
-        body = await self._read(connection, response)
-        if response.extensions["network_stream"].get_extra_info("unsent"):
+        is_good = 200 <= response.status < 300
+        # What a refusal has to say is at its beginning; its status and headers count, however much follows.
+        body, is_whole = await self._read(connection, response, limit if is_good else min(limit, _REFUSAL_READ))
+        if is_good and not is_whole:
+            raise self._too_large(response.status, limit)
+        stream = response.extensions["network_stream"]
+        if stream.get_extra_info("unsent"):
             # It was in the last reply's packet, one reply too many. Taken for an answer to this request it would put
             # every later vector on the wrong text.
             raise TransportClosed(f"engine {self.peer}: a reply came to a request that was not sent yet")
+        if stream.get_extra_info("cut") or not is_whole:
+            await self.aclose()
         headers = _headers_of(response)
-        encoding = headers.get("content-encoding", "identity").lower()
-        if encoding != "identity":
-            raise ResponseInvalid(
-                f"engine {self.peer}: the reply is encoded as {encoding[:40]!r}, which was not asked for",
-                status=response.status,
-            )
+        try:
+            body = await decoded(body, headers.get("content-encoding", ""), limit if is_good else _REFUSAL_READ)
+        except EncodingRefused as refused:
+            if is_good:
+                message = f"engine {self.peer}: the reply {refused}"
+                raise ResponseInvalid(message, status=response.status) from None
+            body = b""
         return Reply(response.status, headers, body)
 
-    async def _read(self, connection: httpcore.AsyncConnectionInterface, response: httpcore.Response) -> bytes:
+    async def _read(
+        self, connection: httpcore.AsyncConnectionInterface, response: httpcore.Response, limit: int
+    ) -> tuple[bytes, bool]:
+        """The body up to ``limit`` bytes, and whether that is all of it. If not, the connection is closed."""
         parts: list[bytes] = []
-        size, limit = 0, self._endpoint.max_response_bytes
+        size = 0
         stream = response.stream
         assert isinstance(stream, AsyncIterable)
         try:
             async for part in stream:
+                if size <= limit:
+                    parts.append(part)
                 size += len(part)
                 if size > limit:
                     # Leaving the loop would leave async generators to the garbage collector. With the socket closed
                     # under them they run into its end by themselves, at most one read buffer later.
-                    parts.clear()
                     await connection.aclose()
-                else:
-                    parts.append(part)
-        except _FAILURES as error:
-            if size > limit:
-                raise self._too_large(response.status) from error
-            raise
+        except _FAILURES:
+            if size <= limit:
+                raise
         finally:
             # Shielded: what is complete by now is not lost to a deadline that passes in this step.
             with trio.CancelScope(shield=True):
                 await response.aclose()
-        if size > limit:
-            raise self._too_large(response.status)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return (parts[0] if len(parts) == 1 else b"".join(parts))[:limit], size <= limit
 
-    def _too_large(self, status: int) -> ResponseInvalid:
-        return ResponseInvalid(
-            f"engine {self.peer}: the reply is larger than {self._endpoint.max_response_bytes} bytes",
-            status=status,
-        )
+    def _too_large(self, status: int, limit: int) -> ResponseInvalid:
+        return ResponseInvalid(f"engine {self.peer}: the reply is larger than {limit} bytes", status=status)
 
 
 @asynccontextmanager
@@ -286,15 +351,20 @@ def peer_of(url: httpx.URL) -> str:
 def _checked_base(base_url: str) -> httpx.URL:
     try:
         url = httpx.URL(base_url.rstrip("/"))
+        host = url.host  # decoded only when it is asked for
     except httpx.InvalidURL:
         raise UsageError("base_url is not an address; write it as http://host:port/path") from None
+    except ValueError:  # of the host's name: it is not shown, since nobody can say where a password ends
+        raise UsageError("base_url names no host that can be; write it as http://host:port/path") from None
     if url.userinfo:
         raise UsageError(f"base_url of {peer_of(url)} holds credentials; give the key as api_key instead")
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not host:
         # It is not shown: without a scheme nobody can say where in it a password ends.
         raise UsageError("base_url is not an http address; write it as http://host:port/path")
     if url.query or url.fragment:
         raise UsageError(f"base_url of {peer_of(url)} has a query or a fragment; give the path only")
+    if ":" not in host and not _HOST.fullmatch(url.raw_host.decode("ascii", "replace")):
+        raise UsageError("base_url names no host that can be; write it as http://host:port/path")
     return url
 
 
@@ -309,45 +379,21 @@ def _headers_of(response: httpcore.Response) -> dict[str, str]:
 
 def _checked_header(name: str, value: str) -> tuple[bytes, bytes]:
     # h11 would refuse it too, with the value in its message.
+    if not _HEADER_NAME.fullmatch(name):
+        raise UsageError("a header's name (not shown here) cannot be one; write for example x-team")
     if not value.isascii() or not value.isprintable() or value != value.strip():
         raise UsageError(f"the {name} header cannot carry its value: only printable ASCII, no blanks around it")
     return name.encode("ascii"), value.encode("ascii")
 
 
-def _named(error: Exception, peer: str) -> ProviderError:
-    """The one error of ours that says what ``error`` was."""
-    causes = list(_causes(error))
-    numbers = {cause.errno for cause in causes if isinstance(cause, OSError)}
-    if errno.ETIMEDOUT in numbers:
-        return ProviderTimeout(f"engine {peer}: the operating system gave up waiting for it")
-    if isinstance(error, httpcore.ConnectError):
-        return _named_connect(peer, causes, numbers)
-    if isinstance(error, httpcore.ReadError | httpcore.RemoteProtocolError):
-        return TransportClosed(f"engine {peer}: the connection broke before the end of the reply")
-    return ProviderFailure(f"engine {peer}: no reply ({type(error).__name__})")
-
-
-def _named_connect(peer: str, causes: list[BaseException], numbers: set[int | None]) -> ProviderError:
-    if any(isinstance(cause, ssl.SSLError) for cause in causes):
-        return ProviderFailure(f"engine {peer}: no secure connection; check its certificate and https in base_url")
-    if any(isinstance(cause, socket.gaierror) for cause in causes):
-        return ConnectionRefused(f"engine {peer}: its name has no address; check base_url")
-    if numbers & _NOBODY_THERE:
-        return ConnectionRefused(f"engine {peer}: nobody listens there; start it or check base_url")
-    if numbers & {errno.ECONNRESET, errno.EPIPE}:
-        return TransportClosed(f"engine {peer}: the connection broke while it was opened")
-    return ProviderFailure(f"engine {peer}: no connection could be opened")
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """``error`` and all it came from; contexts too, since httpcore cuts ``__cause__`` (``from None``)."""
-    waiting, seen = [error], set[int]()
-    while waiting:
-        current = waiting.pop()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        waiting += [cause for cause in (current.__cause__, current.__context__) if cause is not None]
-        if isinstance(current, BaseExceptionGroup):
-            waiting += current.exceptions
+def _phase_of(error: Exception) -> Phase:
+    match error:
+        case SpeaksTls():
+            return "not-http"
+        case httpcore.ConnectError():
+            return "opening"
+        case httpcore.ReadError() | httpcore.RemoteProtocolError():
+            return "reading"
+        case httpcore.ProxyError():
+            return "proxy"
+    return "other"

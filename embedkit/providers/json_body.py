@@ -7,8 +7,22 @@ library 7.7.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+
+import attrs
 
 from embedkit.errors import ResponseInvalid
+
+_LARGEST_ERROR = 1 << 16
+_TEXT_READ = 4_096
+_FLOOR = 1 << 20
+_WIDEST = 16_384
+_BYTES_A_NUMBER = 40  # all digits of a double, and the blanks of an indented document
+_BYTES_AN_ITEM = 4_096
+_CONTAINERS_AN_ITEM = 16
+_COMMAS_AN_ITEM = 64
+_SPARE = 1_024
+_NOT_COUNTED = 1 << 18
 
 
 def dump_json(document: dict[str, object]) -> bytes:
@@ -21,14 +35,21 @@ def dump_json(document: dict[str, object]) -> bytes:
         return orjson.dumps(_without_surrogates(document))
 
 
-def load_json(body: bytes) -> object:
+def load_json(body: bytes, bound: Bound | None = None) -> object:
     """What ``body`` says.
 
+    Args:
+        body: The bytes of a reply.
+        bound: How many values it may hold. Counting what begins them takes a thousandth of the time of making them.
+
     Raises:
-        ResponseInvalid: it is not JSON: empty, HTML, cut short, or not text. The message quotes none of it.
+        ResponseInvalid: it is not JSON: empty, HTML, cut short, or not text; or it holds more than its bound. The
+            message quotes none of it.
     """
     import orjson
 
+    if bound is not None and not bound.holds(body):
+        raise ResponseInvalid("the reply holds more values than the batch can need")
     try:
         document: object = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -36,13 +57,73 @@ def load_json(body: bytes) -> object:
     return document
 
 
+def load_error(body: bytes) -> object:
+    """What the body of a refusal says: parsed where it is JSON of a bearable size, else the beginning of its text."""
+    if len(body) <= _LARGEST_ERROR:
+        try:
+            return load_json(body)
+        except ResponseInvalid:
+            pass
+    return body[:_TEXT_READ].decode("utf-8", "replace")
+
+
+@attrs.frozen
+class Bound:
+    """How large a reply may be, by what was asked.
+
+    Attributes:
+        size: Of the body, in bytes.
+        containers: Lists and objects in it.
+        commas: In it, which are as many as its values.
+    """
+
+    size: int
+    containers: int
+    commas: int
+
+    def holds(self, body: bytes) -> bool:
+        """Whether ``body`` stays within the bound. What stands in strings is counted too.
+
+        A small one is not counted, whatever is in it: it can cost a few milliseconds and ten megabytes at most, and
+        counting would be a third of what reading a good one takes.
+        """
+        if len(body) > self.size:
+            return False
+        if len(body) <= _NOT_COUNTED:
+            return True
+        return body.count(b"[") + body.count(b"{") <= self.containers and body.count(b",") <= self.commas
+
+
+LISTING = Bound(size=8 << 20, containers=200_000, commas=1_000_000)
+"""For a list of models; a large gateway's has hundreds, each described at length."""
+
+
+def bound_of(texts: Sequence[str], dimension: int | None) -> Bound:
+    """What a reply for ``texts`` can need, their echo included.
+
+    Args:
+        texts: The inputs of the request.
+        dimension: Of a vector; unless it is known, the largest that is believed.
+    """
+    width = _WIDEST if dimension is None else dimension
+    echo = sum(map(len, texts))
+    return Bound(
+        size=max(_FLOOR, len(texts) * (width * _BYTES_A_NUMBER + _BYTES_AN_ITEM) + 8 * echo),
+        containers=_SPARE + _CONTAINERS_AN_ITEM * len(texts) + echo,
+        commas=_SPARE + len(texts) * (width + _COMMAS_AN_ITEM) + echo,
+    )
+
+
 def _load_lenient(body: bytes) -> object:
     # Some engines write NaN as Python does. Reading it lets validation name the input that it stands for.
-    try:
-        document: object = json.loads(body)
-    except (ValueError, RecursionError):
-        raise ResponseInvalid(f"the reply is {_looks_like(body)}, not JSON") from None
-    return document
+    if b"NaN" in body or b"Infinity" in body:
+        try:
+            document: object = json.loads(body.decode("utf-8"))  # not in any other encoding, as it would
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return document
+    raise ResponseInvalid(f"the reply is {_looks_like(body)}, not JSON")
 
 
 def _looks_like(body: bytes) -> str:

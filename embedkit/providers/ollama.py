@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from embedkit.providers.exchange import Exchange, OpenExchange, Reply
-from embedkit.providers.http import MAX_RESPONSE_BYTES, HttpEndpoint
-from embedkit.providers.http_provider import HttpProvider
-from embedkit.providers.json_body import dump_json
+from embedkit.providers.http import MAX_RESPONSE_BYTES
+from embedkit.providers.http_provider import HttpProvider, ShowWords, bearer
 from embedkit.providers.vectors import read_ollama_vectors
+from embedkit.providers.wire import Purpose, Wire
 
 if TYPE_CHECKING:
     from embedkit.providers.provider import Vectors
@@ -38,7 +38,9 @@ class OllamaProvider(HttpProvider):
         options: Mapping[str, object] | None = None,
         dimensions: int | None = None,
         dimension: int | None = None,
-        trust_env: bool = False,
+        wire: Wire | None = None,
+        preflight: bool = True,
+        show_words: ShowWords | None = None,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         open_exchange: OpenExchange | None = None,
     ) -> None:
@@ -54,21 +56,27 @@ class OllamaProvider(HttpProvider):
             options: Further options of the model's runner, sent as they are.
             dimensions: Asked of the engine with each request, for models that can shorten their vectors.
             dimension: What the store already has; a reply with another is refused.
-            trust_env: Use the proxies and certificate files that the environment names.
+            wire: What is added to each request, and the way it takes.
+            preflight: Whether the engine is asked for its models before the first call.
+            show_words: Given the engine's own words about a refusal, less the keys.
             max_response_bytes: Largest reply that is read.
             open_exchange: Stands in for HTTP in tests.
 
         Raises:
             UsageError: an address, key or dimension that cannot be.
         """
-        headers = () if not api_key else (("Authorization", f"Bearer {api_key}"),)
         super().__init__(
             name,
-            HttpEndpoint(base_url, headers=headers, trust_env=trust_env, max_response_bytes=max_response_bytes),
+            base_url,
             model,
+            key_header=bearer(api_key),
             api_key=api_key,
+            wire=wire,
+            asks_models=preflight,
             dimensions=dimensions,
             dimension=dimension,
+            max_response_bytes=max_response_bytes,
+            show_words=show_words,
             open_exchange=open_exchange,
         )
         self._fixed = _fixed_part(model, num_ctx, keep_alive, options, dimensions)
@@ -77,13 +85,14 @@ class OllamaProvider(HttpProvider):
         """A whole batch is one request, worked off by one runner."""
         return 1
 
-    async def exchange_batch(self, exchange: Exchange, texts: Sequence[str]) -> Reply:
+    async def exchange_batch(self, exchange: Exchange, texts: Sequence[str], purpose: Purpose) -> Reply:
         """See ``HttpProvider.exchange_batch``.
 
         Cancellation:
             See ``Exchange.send``.
         """
-        return await exchange.send("POST", "/api/embed", dump_json({**self._fixed, "input": list(texts)}))
+        document = {**self.wire.fields(purpose), **self._fixed, "input": list(texts)}
+        return await self.post(exchange, "/api/embed", document, texts)
 
     def read_vectors(self, document: object, inputs: int) -> Vectors:
         """See ``read_ollama_vectors``."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from embedkit.providers.exchange import Exchange, OpenExchange, Reply
-from embedkit.providers.failures import refuses_base64
-from embedkit.providers.http import MAX_RESPONSE_BYTES, HttpEndpoint
-from embedkit.providers.http_provider import HttpProvider
-from embedkit.providers.json_body import dump_json
+from embedkit.providers.failures import Format, format_after
+from embedkit.providers.http import MAX_RESPONSE_BYTES
+from embedkit.providers.http_provider import HttpProvider, ShowWords, bearer
 from embedkit.providers.vectors import read_openai_vectors
+from embedkit.providers.wire import Purpose, Wire
 
 if TYPE_CHECKING:
     from embedkit.providers.provider import Vectors
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class OpenAICompatibleProvider(HttpProvider):
     """See ``Provider``.
 
-    Vectors are asked for in base64, which costs a twentieth of JSON numbers to read. An engine that ignores
-    the wish is read as it answers. One that refuses it is asked again for numbers within the same attempt,
-    and the provider
-    remembers: a refusal of our encoding is no failure of the caller's.
+    Vectors are asked for in base64, which costs a twentieth of JSON numbers to read. An engine that ignores the wish is
+    read as it answers. One that refuses it, in whatever words, is asked again for numbers within the same attempt, and
+    if that succeeds the provider remembers: a refusal of our encoding is no failure of the caller's. One that refuses
+    the field itself is asked without it. Once an answer has come, no refusal is put down to the encoding any more.
     """
 
     kind = "openai-compatible"
@@ -38,7 +38,9 @@ class OpenAICompatibleProvider(HttpProvider):
         api_key: str | None = None,
         dimensions: int | None = None,
         dimension: int | None = None,
-        trust_env: bool = False,
+        wire: Wire | None = None,
+        preflight: bool = True,
+        show_words: ShowWords | None = None,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         open_exchange: OpenExchange | None = None,
     ) -> None:
@@ -51,52 +53,65 @@ class OpenAICompatibleProvider(HttpProvider):
             api_key: Sent as a bearer token, where there is one.
             dimensions: Asked of the engine with each request, for models that can shorten their vectors.
             dimension: What the store already has; a reply with another is refused.
-            trust_env: Use the proxies and certificate files that the environment names.
+            wire: What is added to each request, and the way it takes.
+            preflight: Whether the engine is asked for its models before the first call.
+            show_words: Given the engine's own words about a refusal, less the keys.
             max_response_bytes: Largest reply that is read.
             open_exchange: Stands in for HTTP in tests.
 
         Raises:
             UsageError: an address, key or dimension that cannot be.
         """
-        headers = () if not api_key else (("Authorization", f"Bearer {api_key}"),)
         super().__init__(
             name,
-            HttpEndpoint(base_url, headers=headers, trust_env=trust_env, max_response_bytes=max_response_bytes),
+            base_url,
             model,
+            key_header=bearer(api_key),
             api_key=api_key,
+            wire=wire,
+            asks_models=preflight,
             dimensions=dimensions,
             dimension=dimension,
+            max_response_bytes=max_response_bytes,
+            show_words=show_words,
             open_exchange=open_exchange,
         )
-        self._asks_base64 = True
+        wanted = self.wire.body.get("encoding_format", "base64")
+        self._format: Format = "base64" if wanted == "base64" else "float"
+        self._is_settled = False
 
     def weight(self, inputs: int) -> int:
         """Each input is a task of its own to llama.cpp and its kin."""
         return inputs
 
-    async def exchange_batch(self, exchange: Exchange, texts: Sequence[str]) -> Reply:
+    async def exchange_batch(self, exchange: Exchange, texts: Sequence[str], purpose: Purpose) -> Reply:
         """See ``HttpProvider.exchange_batch``.
 
         Cancellation:
             See ``Exchange.send``.
         """
-        asked_base64 = self._asks_base64
-        reply = await exchange.send("POST", "/embeddings", self._body(texts, asked_base64))
-        if asked_base64 and refuses_base64(reply, texts):
-            self._asks_base64 = False
-            reply = await exchange.send("POST", "/embeddings", self._body(texts, False))
-        return reply
+        asked = self._format
+        while True:
+            reply = await self._ask(exchange, texts, purpose, asked)
+            if 200 <= reply.status < 300:
+                self._format, self._is_settled = asked, True
+                return reply
+            # Another connection may have found out meanwhile.
+            other = self._format if self._is_settled else format_after(reply, asked, self.asked(texts))
+            if other == asked:
+                # It was not the encoding, or not it alone.
+                return reply
+            asked = other
 
     def read_vectors(self, document: object, inputs: int) -> Vectors:
         """See ``read_openai_vectors``."""
         return read_openai_vectors(document, inputs, self.dimension)
 
-    def _body(self, texts: Sequence[str], base64: bool) -> bytes:
-        document: dict[str, object] = {
-            "model": self.model,
-            "input": list(texts),
-            "encoding_format": "base64" if base64 else "float",
-        }
+    async def _ask(self, exchange: Exchange, texts: Sequence[str], purpose: Purpose, format_: Format) -> Reply:
+        document: dict[str, object] = {**self.wire.fields(purpose), "model": self.model, "input": list(texts)}
+        document.pop("encoding_format", None)
+        if format_ is not None:
+            document["encoding_format"] = format_
         if self._dimensions is not None:
             document["dimensions"] = self._dimensions
-        return dump_json(document)
+        return await self.post(exchange, "/embeddings", document, texts)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from embedkit.providers.identity import Identity
+    from embedkit.providers.wire import Purpose
 
     Vectors = NDArray[np.float32]
 
@@ -38,8 +39,24 @@ class Connection(Protocol):
         ...
 
 
+class PurposefulConnection(Protocol):
+    """A connection that also wants to know what texts are embedded for: to be found, or to find."""
+
+    async def embed_for(self, texts: Sequence[str], purpose: Purpose) -> Vectors:
+        """As ``Connection.embed``.
+
+        Cancellation:
+            As ``Connection.embed``.
+        """
+        ...
+
+
 class Provider(Protocol):
-    """How to speak to one engine about one model."""
+    """How to speak to one engine about one model.
+
+    One whose engine takes only so many texts in a request says so in an attribute ``max_inputs``, which others leave
+    out: nobody sends it more.
+    """
 
     @property
     def name(self) -> str:

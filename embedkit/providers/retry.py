@@ -12,6 +12,7 @@ provider timeout      interactive on OpenAI-compatible: as contention; else none
 model not resident    3                                                           0.5 s
 connection refused    1                                                           1 s
 transport closed      1                                                           1 s
+unavailable           1                                                           1 s
 reply invalid         1                                                           none
 anything else         0
 ====================  ==========================================================  ===================
@@ -32,6 +33,7 @@ from embedkit.errors import (
     ModelNotResident,
     ProviderBusy,
     ProviderError,
+    ProviderUnavailable,
     ResponseInvalid,
     TransportClosed,
     is_provider_timeout,
@@ -50,6 +52,7 @@ _FIXED: dict[type[ProviderError], tuple[int, float]] = {
     ModelNotResident: (3, 0.5),
     ConnectionRefused: (1, 1.0),
     TransportClosed: (1, 1.0),
+    ProviderUnavailable: (1, 1.0),
     ResponseInvalid: (1, 0.0),
 }
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _NUMBERS = frozenset({int, float})
 _FLOAT32_BYTES = 4
+_ABSENT = object()
+_SHOWN = 10_000
 
 
 def read_openai_vectors(document: object, inputs: int, dimension: int | None) -> Vectors:
@@ -34,7 +36,7 @@ def read_openai_vectors(document: object, inputs: int, dimension: int | None) ->
 
     Returns:
         ``(inputs, dimension) float32``, C-contiguous; row i for input i: placed by ``index``, which must run
-        from 0 without gaps or repeats, or by position where no item has one.
+        from 0 without gaps or repeats, or by position where no item has one. It may be left out where it is 0.
 
     Raises:
         ResponseInvalid: anything else. It names the input at fault where there is one.
@@ -76,19 +78,29 @@ def _list_under(document: object, key: str, inputs: int) -> list[object]:
 
 def _order(items: Sequence[object]) -> Sequence[int]:
     """For each item the input it belongs to."""
-    indexes = [item.get("index") if isinstance(item, dict) else None for item in items]
-    if all(index is None for index in indexes):
+    indexes = [_index_of(item) for item in items]
+    if all(index is None or index is _ABSENT for index in indexes):
         return range(len(items))
+    if len(items) > 1 and sum(index is _ABSENT for index in indexes) == 1:
+        # Encoders that leave out what is zero leave out the first input's index. It is that only if all the others are
+        # there: an index that is missing for any other reason leaves 0 among them, or a gap, and is refused below.
+        indexes = [0 if index is _ABSENT else index for index in indexes]
     placed: set[int] = set()
     for position, index in enumerate(indexes):
         if type(index) is not int:
             raise ResponseInvalid(f"item {position} of the reply has no usable index", input_index=position)
         if not 0 <= index < len(items):
-            raise ResponseInvalid(f"the reply has index {index} for {len(items)} inputs", input_index=position)
+            # Not quoted where it is long: it came from the other side, and may be anybody's number.
+            what = f"index {index}" if abs(index) < _SHOWN else "an index far out of range"
+            raise ResponseInvalid(f"the reply has {what} for {len(items)} inputs", input_index=position)
         if index in placed:
             raise ResponseInvalid(f"the reply has index {index} twice", input_index=index)
         placed.add(index)
     return [index for index in indexes if type(index) is int]
+
+
+def _index_of(item: object) -> object:
+    return item.get("index", _ABSENT) if isinstance(item, dict) else None
 
 
 def _field(item: object, index: int) -> object:

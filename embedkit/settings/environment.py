@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from embedkit.errors import SettingsError
+from embedkit.settings.added import VARIABLE_IN_TEXT
 from embedkit.settings.fields import written
 from embedkit.settings.redaction import shown
 
@@ -35,8 +37,50 @@ def key_from(settings: Settings, name: str, environ: Mapping[str, str]) -> str |
     return secret
 
 
-def _key_error(settings: Settings, name: str, message: str) -> SettingsError:
-    key = written(("providers", name, "api_key_env"))
+def filled(
+    settings: Settings, name: str, what: Literal["headers", "query"], environ: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What provider ``name`` adds to each request, its ``${NAME}`` replaced, and the values that took their place.
+
+    Raises:
+        SettingsError: A variable is unset, or holds what cannot stand there. Names the variable only.
+    """
+    secrets: list[str] = []
+
+    def value_of(found: re.Match[str]) -> str:
+        value = _from_variable(settings, name, what, found[1], environ)
+        secrets.append(value)
+        return value
+
+    table: Mapping[str, str] = getattr(settings.provider(name), what) or {}
+    texts = {key: VARIABLE_IN_TEXT.sub(value_of, text) for key, text in table.items()}
+    return texts, tuple(secrets)
+
+
+def proxy_from(settings: Settings, name: str, environ: Mapping[str, str]) -> str | None:
+    """The address of the proxy before provider ``name``, if there is one.
+
+    Raises:
+        SettingsError: The variable that holds it is unset.
+    """
+    address = settings.provider(name).proxy
+    found = VARIABLE_IN_TEXT.fullmatch(address or "")
+    return address if found is None else _from_variable(settings, name, "proxy", found[1], environ)
+
+
+def _from_variable(settings: Settings, name: str, what: str, variable: str, environ: Mapping[str, str]) -> str:
+    value = environ.get(variable, "").strip()
+    if not value:
+        fault = f'the environment variable "{variable}" is not set; export it, or name another'
+        raise _key_error(settings, name, fault, what)
+    if not (value.isascii() and value.isprintable()):
+        fault = f'the environment variable "{variable}" holds characters that cannot be sent; set it to plain ASCII'
+        raise _key_error(settings, name, fault, what)
+    return value
+
+
+def _key_error(settings: Settings, name: str, message: str, what: str = "api_key_env") -> SettingsError:
+    key = written(("providers", name, what))
     file, line = settings.place_of(key)
     return SettingsError(message, file=file, line=line, key=key)
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import attrs
 
-KindName = Literal["local", "openai-compatible", "ollama", "gemini", "codex", "gemini-cli", "grok", "openrouter"]
+KindName = Literal["local", "openai-compatible", "ollama", "gemini", "own", "codex", "gemini-cli", "grok", "openrouter"]
 AnswerFloor = Literal["length", "intent", "off"]
 
 
@@ -54,6 +54,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             base_url="https://generativelanguage.googleapis.com/v1beta",
             api_key_env="GEMINI_API_KEY",
         ),
+        # Given in code: `open_engine(providers=...)`.
+        "own": Kind(embeds=True, speaks_http=False),
         "codex": Kind(chats=True, speaks_http=False, timeout=600.0),
         "gemini-cli": Kind(chats=True, speaks_http=False, answer_floor="length"),
         "grok": Kind(
@@ -72,6 +74,23 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
     }
 )
+
+
+_OVER_HTTP = ("base_url", "headers", "query", "body", "query_body", "ca_file", "proxy")
+_OF_OLLAMA = ("num_ctx", "keep_alive", "options")
+
+
+def without_use(name: str) -> Mapping[str, str]:
+    """The keys that a section of this kind may not have, since nothing would come of them, each with the reason."""
+    kind = KINDS[name]
+    unused: dict[str, str] = {}
+    if not kind.speaks_http:
+        unused |= dict.fromkeys(_OVER_HTTP, f'kind "{name}" is not spoken to over HTTP')
+    if name == "local":
+        unused["api_key_env"] = 'kind "local" needs no key'
+    if name != "ollama":
+        unused |= dict.fromkeys(_OF_OLLAMA, 'only kind "ollama" is sent it')
+    return unused
 
 
 def cores() -> int:

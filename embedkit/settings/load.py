@@ -14,7 +14,7 @@ from embedkit.errors import SettingsError
 from embedkit.settings.fields import Fault, KeyPath, written
 from embedkit.settings.ladder import Warn, usable, warn_on_stderr
 from embedkit.settings.model import Settings
-from embedkit.settings.tables import RepositorySettings, TenantSettings
+from embedkit.settings.tables import ProviderSettings, RepositorySettings, TenantSettings
 
 FILE_NAME = "embedkit.toml"
 
@@ -144,6 +144,7 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         settings,
         store=attrs.evolve(settings.store, path=_absolute(settings.store.path, folder)),
         ask=attrs.evolve(ask, log=None if ask.log is None else _absolute(ask.log, folder)),
+        providers={name: _anchored_provider(provider, folder) for name, provider in settings.providers.items()},
         tenants=tuple(_anchored_tenant(tenant, folder) for tenant in settings.tenants),
     )
 
@@ -152,6 +153,10 @@ def _anchored_tenant(tenant: TenantSettings, folder: Path) -> TenantSettings:
     return attrs.evolve(
         tenant, repositories=tuple(_anchored_repository(repository, folder) for repository in tenant.repositories)
     )
+
+
+def _anchored_provider(provider: ProviderSettings, folder: Path) -> ProviderSettings:
+    return provider if provider.ca_file is None else attrs.evolve(provider, ca_file=_absolute(provider.ca_file, folder))
 
 
 def _anchored_repository(repository: RepositorySettings, folder: Path) -> RepositorySettings:

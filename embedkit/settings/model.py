@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import attrs
 
 from embedkit.errors import UsageError
 from embedkit.settings import rules
 from embedkit.settings.checks import faults_across
-from embedkit.settings.environment import key_from, shortest_answer, upload_limit
+from embedkit.settings.environment import filled, key_from, proxy_from, shortest_answer, upload_limit
 from embedkit.settings.fields import Fault, KeyRefused, as_tuple, checked, instances, refuse, required, tables, written
 from embedkit.settings.ladder import Limit, Warn, climb, usable, warn_on_stderr
 from embedkit.settings.redaction import kind_of, shown
@@ -183,6 +183,20 @@ class Settings:
             SettingsError: The variable is unset, blank, or holds what no key holds.
         """
         return key_from(self, self.embedding.provider if name is None else name, environ)
+
+    def added_to_requests(
+        self, name: str, what: Literal["headers", "query"], environ: Mapping[str, str]
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
+        """What a provider adds to each request, and which values of it came from variables; see ``environment.filled``.
+
+        Raises:
+            SettingsError: A variable that is named is unset.
+        """
+        return filled(self, name, what, environ)
+
+    def proxy_for(self, name: str, environ: Mapping[str, str]) -> str | None:
+        """The address of the proxy before a provider; see ``environment.proxy_from``."""
+        return proxy_from(self, name, environ)
 
     def min_answer_chars_for(self, name: str, environ: Mapping[str, str]) -> int:
         """Characters below which an answer of provider ``name`` is suspected; see ``environment.shortest_answer``."""

@@ -14,6 +14,8 @@ import attrs
 
 from embedkit.settings.redaction import kind_of, shown
 
+_LONGEST_HOST = 253
+_LABEL = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _UNSAFE_GIT = re.compile(r"-|[A-Za-z0-9+.-]+::")
 # What keys of well-known services begin with: whoever pastes one where a variable's name belongs must not see it again.
@@ -120,6 +122,12 @@ COUNT = Rule(
     accepts=lambda value: _is_whole(value) and value > 0,
     schema={"type": "integer", "minimum": 1},
 )
+CHUNK_TOKENS = Rule(
+    expects="a whole number from 64 to 32768",
+    example="512",
+    accepts=lambda value: _is_whole(value) and 64 <= value <= 32_768,
+    schema={"type": "integer", "minimum": 64, "maximum": 32_768},
+)
 COUNT_OR_ZERO = Rule(
     expects="a whole number, 0 or more",
     example="1",
@@ -167,6 +175,19 @@ TEXT = Rule(
     example='"name"',
     accepts=_is_text,
     schema={"type": "string", "pattern": r"\S"},
+)
+
+
+def _to_patterns(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list | tuple) else value
+
+
+PATTERNS = Rule(
+    expects="an array of patterns, each as in a .gitignore",
+    example='["*.gen.go", "!dist/"]',
+    accepts=lambda value: isinstance(value, tuple) and all(map(_is_text, value)),
+    schema={"type": "array", "items": {"type": "string", "pattern": r"\S"}},
+    convert=_to_patterns,
 )
 PATH = Rule(
     expects="a path",
@@ -230,7 +251,25 @@ def _base_url_fault(value: object) -> str | None:
         return f"{shown(value)} is not a URL that begins with http:// or https:// and a host"
     if not _is_text(value) or " " in value:
         return f"{shown(value)} holds a blank"
+    if not _can_be_host(host):
+        return f"{shown(value)} names no host that can be: labels of 1 to 63 letters, digits and hyphens between dots"
     return None
+
+
+def _can_be_host(host: str) -> bool:
+    """Whether a resolver can be asked for ``host``: what cannot raises in the middle of a connection."""
+    if ":" in host:
+        return True  # an address of IPv6, which urlsplit has checked
+    try:
+        labels = host.encode("idna").decode("ascii").removesuffix(".").split(".")
+        for label in labels:
+            if label.lower() == "xn--":
+                return False
+            if label.lower().startswith("xn--"):
+                label[4:].encode("ascii").decode("punycode").encode("idna")
+    except UnicodeError:
+        return False
+    return len(host) <= _LONGEST_HOST and all(_LABEL.fullmatch(label) for label in labels)
 
 
 BASE_URL = Rule(

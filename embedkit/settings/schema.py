@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from embedkit.settings.fields import Branch, Leaf, keys_of
-from embedkit.settings.kinds import KINDS
+from embedkit.settings.kinds import KINDS, without_use
 from embedkit.settings.model import Settings
 from embedkit.settings.nearest import known_tables
 from embedkit.settings.tables import ProviderDefaults
@@ -74,8 +74,8 @@ def _needs_by_kind() -> list[dict[str, Any]]:
         then: dict[str, Any] = {}
         if kind.needs:
             then["required"] = list(kind.needs)
-        if not kind.speaks_http:
-            then["properties"] = {"base_url": False}
+        if unused := without_use(name):
+            then["properties"] = dict.fromkeys(unused, False)
         if then:
             is_kind = {"properties": {"kind": {"const": name}}, "required": ["kind"]}
             rules.append({"if": is_kind, "then": then})

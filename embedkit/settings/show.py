@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from embedkit.settings.added import VARIABLE_IN_TEXT
 from embedkit.settings.fields import Branch, KeyPath, Leaf, keys_of, written
 from embedkit.settings.model import Settings
-from embedkit.settings.redaction import redacted_url
+from embedkit.settings.redaction import names_a_secret, redacted_url
 from embedkit.settings.tables import ProviderSettings
 
 
@@ -20,12 +22,12 @@ class InForce:
 
     Attributes:
         at: The key's path.
-        value: A string, number, boolean, or ``None`` where nothing is set; never a credential.
+        value: A string, number, boolean, array of strings, or ``None`` where nothing is set; never a credential.
         origin: ``embedkit.toml:9``, ``default``, ``code``, ``--store``, or the rung of the ladder that serves.
     """
 
     at: KeyPath
-    value: str | int | float | bool | None
+    value: str | int | float | bool | tuple[str, ...] | None
     origin: str
 
     @property
@@ -44,11 +46,30 @@ def _below(instance: Any, at: KeyPath, settings: Settings) -> Iterator[InForce]:
     for attribute, told in keys_of(type(instance)):
         value = getattr(instance, attribute.name)
         place = (*at, attribute.name)
-        if isinstance(told, Leaf):
+        if isinstance(told, Leaf) and isinstance(value, Mapping):
+            whole = _leaf(settings, instance, attribute, place, value)
+            yield from _within(settings, place, value, whole.origin)
+        elif isinstance(told, Leaf):
             yield _leaf(settings, instance, attribute, place, value)
         else:
             for path, inner in _children(settings, told, place, value):
                 yield from _below(inner, path, settings)
+
+
+def _within(settings: Settings, at: KeyPath, table: Mapping[str, Any], origin: str) -> Iterator[InForce]:
+    """The fields of a table that is one key's value. A value that may hold what is secret is shown as ``***``."""
+    for name, value in table.items():
+        place = (*at, name)
+        here = (settings.origins or {}).get(written(place), origin)
+        if isinstance(value, Mapping):
+            yield from _within(settings, place, value, here)
+        else:
+            is_plain = isinstance(value, str | int | float) and not names_a_secret(name)
+            yield InForce(place, value if is_plain or VARIABLE_IN_TEXT.search(str(value)) else _in_words(value), here)
+
+
+def _in_words(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple) else "***"
 
 
 def _children(settings: Settings, told: Branch, at: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
@@ -82,6 +103,8 @@ def _leaf(settings: Settings, instance: Any, attribute: attrs.Attribute[Any], at
             return InForce(at, settings.batch_for(), origin)
         case ("tenants", int(), "repositories", int(), "cadence") if value is None:
             return InForce(at, settings.sweep.cadence, f"sweep.cadence ({_cadence_origin(settings)})")
+        case ("tenants", int(), "repositories", int(), "include") if not value:
+            return InForce(at, settings.sweep.include, "sweep.include")
     return InForce(at, value, origin)
 
 
@@ -105,7 +128,7 @@ def _default(instance: Any, attribute: attrs.Attribute[Any]) -> object:
     return default
 
 
-def _plain(value: Any) -> str | int | float | bool | None:
+def _plain(value: Any) -> str | int | float | bool | tuple[str, ...] | None:
     if isinstance(value, Path):
         return str(value)
     return redacted_url(value) if isinstance(value, str) else value

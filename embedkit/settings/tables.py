@@ -7,15 +7,15 @@ is ``None`` here and resolved by a method of ``Settings``.
 # ruff: noqa: RUF009  # key() makes an attrs field, whose place is the class body
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import attrs
 
-from embedkit.settings import rules
+from embedkit.settings import added, rules
 from embedkit.settings.fields import Fault, as_tuple, checked, instances, key, refuse, required, tables
-from embedkit.settings.kinds import KINDS, AnswerFloor, Kind, KindName, cores
+from embedkit.settings.kinds import KINDS, AnswerFloor, Kind, KindName, cores, without_use
 from embedkit.settings.redaction import redacted_url, shown
 from embedkit.settings.rules import optional
 
@@ -30,6 +30,11 @@ def _by_kind(name: str) -> Any:
 def _traits(kind: object) -> Kind:
     # Defaults are filled in before the validator has seen the kind, so it may be anything here.
     return KINDS.get(kind, Kind()) if isinstance(kind, str) else Kind()
+
+
+def _names(table: Any) -> str:
+    # What is added to requests may hold what is nobody's business; its names do not.
+    return f"<{', '.join(table)}>" if isinstance(table, Mapping) else repr(table)
 
 
 def _slots(provider: ProviderSettings) -> int:
@@ -88,6 +93,36 @@ class ProviderSettings:
         optional(rules.KEEP_ALIVE), None, "how long the model stays loaded", in_words="the engine's"
     )
     dimensions: int | None = key(optional(rules.COUNT), None, "the vectors' dimension", in_words="the engine's")
+    preflight: bool = key(
+        rules.FLAG, True, "whether the engine is asked for its models first; false where its list is not complete"
+    )
+    headers: Mapping[str, str] | None = key(
+        optional(added.HEADERS), None, "sent with each request; `${NAME}` stands for a variable's value", show=_names
+    )
+    query: Mapping[str, str] | None = key(
+        optional(added.QUERY), None, "parameters of each request's address; `${NAME}` as in `headers`", show=_names
+    )
+    body: Mapping[str, Any] | None = key(
+        optional(added.BODY), None, "fields of each request besides ours; part of the space's identity", show=_names
+    )
+    query_body: Mapping[str, Any] | None = key(
+        optional(added.BODY), None, "fields of a request for a search, over `body`; part of the space too", show=_names
+    )
+    query_prefix: str | None = key(
+        optional(added.PREFIX), None, "set before each text that is searched for; part of the space's identity"
+    )
+    document_prefix: str | None = key(
+        optional(added.PREFIX), None, "set before each text that is stored; part of the space's identity"
+    )
+    options: Mapping[str, Any] | None = key(
+        optional(added.OPTIONS), None, "options of Ollama's runner, such as `num_batch`", show=_names
+    )
+    ca_file: Path | None = key(
+        optional(rules.PATH), None, "certificates, as PEM, of authorities to trust besides the usual"
+    )
+    proxy: str | None = key(
+        optional(added.PROXY), None, "an HTTP proxy for each request; `${NAME}` where its address holds a password"
+    )
     answer_floor: AnswerFloor = key(
         rules.one_of("length", "intent", "off"),
         _by_kind("answer_floor"),
@@ -108,9 +143,10 @@ class ProviderSettings:
             if getattr(self, name) is None:
                 example = {"base_url": "http://127.0.0.1:8080/v1", "model": "all-minilm"}[name]
                 yield Fault((name,), f'missing; kind "{self.kind}" needs it: write for example {name} = "{example}"')
-        if self.base_url is not None and not self.traits.speaks_http:
-            message = f'{shown(self.base_url)} has no use: kind "{self.kind}" is not spoken to over HTTP; leave it out'
-            yield Fault(("base_url",), message)
+        for name, reason in without_use(self.kind).items():
+            value = getattr(self, name)
+            if value is not None:
+                yield Fault((name,), f"{shown(value)} has no use: {reason}; leave it out")
 
 
 @attrs.frozen(kw_only=True)
@@ -139,6 +175,9 @@ class EmbeddingSettings:
 
     provider: str = key(rules.TEXT, "local", "the name of the provider that embeds")
     batch: int | None = key(optional(rules.COUNT), None, "inputs in a call of the indexer", in_words="5; `local`: 128")
+    chunk_tokens: int = key(
+        rules.CHUNK_TOKENS, 512, "tokens of a chunk at most, by an estimate; about half of it is aimed at"
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -162,6 +201,13 @@ class SweepSettings:
     cadence: float = key(rules.DURATION, 1800.0, "seconds until a complete repository is due again")
     backoff_cap: float = key(rules.DURATION, 7200.0, "the longest backoff, in seconds")
     max_file_bytes: int = key(rules.COUNT, 1_048_576, "larger files are skipped as `oversized`")
+    include: tuple[str, ...] = key(rules.PATTERNS, (), "only files that these name are indexed", in_words="all")
+    exclude: tuple[str, ...] = key(
+        rules.PATTERNS,
+        (),
+        "files that are left out; `!` takes back what an ignore file or the default list names",
+        in_words="none",
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -204,6 +250,19 @@ class RepositorySettings:
         optional(rules.DURATION), None, "seconds until it is due again", in_words="`sweep.cadence`"
     )
     enabled: bool = key(rules.FLAG, True, "whether sweeps take it")
+    include: tuple[str, ...] = key(
+        rules.PATTERNS,
+        (),
+        "only files that these name are indexed; in place of `sweep.include`",
+        in_words="`sweep.include`",
+    )
+    exclude: tuple[str, ...] = key(
+        rules.PATTERNS,
+        (),
+        "files that are left out, besides `sweep.exclude`; `!` takes back what an ignore file or the default list "
+        "names",
+        in_words="none",
+    )
 
     def __attrs_post_init__(self) -> None:
         refuse(self, self._faults)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import NoReturn
 
@@ -48,14 +49,27 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     sync = command("sync", "bring the knowledge base up to date with folders, or with the settings' tenants")
     _add_paths(sync)
     sync.add_argument("--all", action="store_true", help="tenants of the settings that are not due as well")
+    sync.add_argument(
+        "--allow-empty", action="store_true", help="remove what is stored of a repository that now has no documents"
+    )
+
+    sync.add_argument("--retry-fenced", action="store_true", help="offer the engine once more what it refused")
+    sync.add_argument("--name", metavar="NAME", help="what the one folder's repository is called")
+    sync.add_argument("--list-skipped", action="store_true", help="name every file that is left out, with the reason")
 
     search = command("search", "find the nearest chunks")
-    search.add_argument("query", metavar="QUERY")
+    search.add_argument("query", metavar="QUERY", nargs="?", help="words or code")
+    search.add_argument("--like", metavar="PATH:LINE", type=_place, help="neighbours of the chunk that stands there")
     search.add_argument("-k", type=_positive, default=10, metavar="N", help="how many (default: 10)")
     whose = search.add_mutually_exclusive_group()
     whose.add_argument("--tenant", metavar="NAME", help="whose chunks (default: the store's only tenant)")
     whose.add_argument("--all-tenants", action="store_true", help="every tenant's chunks")
     search.add_argument("--repository", metavar="NAME", help="only in this repository")
+    search.add_argument("--path", metavar="GLOB", action="append", default=[], help="only in documents that it names")
+    search.add_argument("--lang", metavar="NAME", action="append", default=[], help="only in this language, or suffix")
+    search.add_argument(
+        "--min-score", type=_number, metavar="X", help="only hits with at least this cosine; mode text: this BM25"
+    )
     search.add_argument("--mode", choices=("hybrid", "vector", "text"), default="hybrid")
 
     command("status", "what is stored, what is outstanding and why, what happened")
@@ -63,6 +77,10 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     probe.add_argument("name", nargs="?", metavar="PROVIDER", help="which provider (default: the one that embeds)")
     watch = command("watch", "sync, and sync again whenever files change")
     _add_paths(watch)
+    forget = command("forget", "remove a repository, or all of a tenant, from the knowledge base")
+    forget.add_argument("--tenant", metavar="NAME", help="whose (default: the store's only tenant)")
+    forget.add_argument("--repository", metavar="NAME", help="which (default: all of the tenant's)")
+    forget.add_argument("--yes", action="store_true", help="do not ask")
     settings = command("settings", "what is in force, and where each value came from")
     settings.add_argument("--schema", action="store_true", help="print the settings' JSON schema")
     return parser
@@ -88,10 +106,40 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         default=parser.argument_default or False,
         help="say more on standard error",
     )
+    parser.add_argument(
+        "--show-engine-words",
+        action="store_const",
+        const=True,
+        default=parser.argument_default or False,
+        help="show on standard error what an engine says about a refusal; it may quote texts",
+    )
 
 
 def _add_paths(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="folders (tenant `default`)")
+    parser.add_argument(
+        "--include", action="append", default=[], metavar="GLOB", help="only files that this names, as in a .gitignore"
+    )
+    parser.add_argument(
+        "--exclude", action="append", default=[], metavar="GLOB", help="leave these out; `!GLOB` takes back"
+    )
+
+
+def _place(text: str) -> tuple[str, int]:
+    path, _, line = text.rpartition(":")
+    if not path or not line.isascii() or not line.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no place; write PATH:LINE, for example src/app.py:12")
+    return path, int(line)
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return value
 
 
 def _positive(text: str) -> int:

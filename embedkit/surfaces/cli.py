@@ -1,4 +1,7 @@
-"""The command line: ``sync``, ``search``, ``status``, ``probe``, ``watch``, ``settings``. It decides nothing."""
+"""The command line: ``sync``, ``search``, ``status``, ``probe``, ``watch``, ``forget``, ``settings``.
+
+It decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import trio
 from embedkit.errors import EmbedkitError
 from embedkit.settings import Settings, load_settings
 from embedkit.surfaces import (
+    forget_command,
     probe_command,
     search_command,
     settings_command,
@@ -29,6 +33,7 @@ _COMMANDS = {
     "search": search_command.run,
     "status": status_command.run,
     "watch": watch_command.run,
+    "forget": forget_command.run,
 }
 
 

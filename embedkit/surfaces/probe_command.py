@@ -7,6 +7,7 @@ import argparse
 from embedkit.engine import open_engine
 from embedkit.probing.rules import Verdict, Word
 from embedkit.settings import Settings
+from embedkit.surfaces.engine_words import words_shown
 from embedkit.surfaces.exits import DONE, FAILED, INTERRUPTED, WORK_LEFT, print_json, print_text
 from embedkit.surfaces.interrupts import interruptible
 
@@ -20,7 +21,7 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
         Nothing was printed. A call that was out is cut off.
     """
     verdict: Verdict | None = None
-    async with interruptible() as interrupt, open_engine(settings) as engine:
+    async with interruptible() as interrupt, open_engine(settings, show_words=words_shown(given)) as engine:
         verdict = await engine.probe(given.name)
     if interrupt.came or verdict is None:
         return INTERRUPTED

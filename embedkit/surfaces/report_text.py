@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from embedkit.sweep.outcome import RepositoryReport, SweepReport
+
+_NAMED = 5  # documents
 
 _STATUS = {
     "completed": "done",
@@ -14,14 +18,18 @@ _STATUS = {
 }
 
 
-def report_text(report: SweepReport) -> str:
-    """One line or two a repository, the circuit if it tripped, and the status."""
-    lines = [line for repository in report.repositories for line in _lines(repository)]
+def report_text(report: SweepReport, *, list_left_out: bool = False) -> str:
+    """One line or two a repository, the circuit if it tripped, and the status; every file left out if asked for."""
+    lines: list[str] = []
+    for repository in report.repositories:
+        lines += _lines(repository)
+        if list_left_out:
+            lines += [f"    {item.reason}: {item.path}" for item in repository.left_out]
     if report.circuit is not None:
         trip = report.circuit
         lines.append(
             f"circuit of {trip.provider} opened by {trip.tenant}/{trip.name} ({trip.code}); "
-            f"{_count(trip.shed, 'queued ticket')} shed"
+            f"{counted(trip.shed, 'queued ticket')} shed"
         )
     return "\n".join([*lines, f"sync {report.status}: {_STATUS[report.status]}"]) + "\n"
 
@@ -30,26 +38,40 @@ def _lines(report: RepositoryReport) -> list[str]:
     name = f"{report.tenant}/{report.name}"
     if report.outcome == "not-due":
         return [f"{name}: not due" + (f" for {_time(report.next_due_in)}" if report.next_due_in else "")]
-    did = [f"{_count(report.embedded, 'vector')} bought"]
+    did = [f"{counted(report.embedded, 'vector')} bought"]
     did += [f"{number:,} {word}" for number, word in ((report.reused, "reused"), (report.deleted, "removed")) if number]
     rate = f" ({report.embedded / report.elapsed:,.0f} a second)" if report.embedded and report.elapsed > 0 else ""
     lines = [
-        f"{name}: {report.outcome}; {_count(report.documents, 'document')}, {_count(report.chunks, 'chunk')}; "
-        f"{', '.join(did)}, {_count(report.provider_calls, 'call')} in {_time(report.elapsed)}{rate}"
+        f"{name}: {report.outcome}; {counted(report.documents, 'document')}, {counted(report.chunks, 'chunk')}; "
+        f"{', '.join(did)}, {counted(report.provider_calls, 'call')} in {_time(report.elapsed)}{rate}"
     ]
     if report.fenced:
-        lines.append(f"  fenced: {_count(report.fenced, 'chunk')} that the engine refuses; the rest is stored")
+        where = fenced_text(report.fenced_in)
+        lines.append(
+            f"  fenced: {counted(report.fenced, 'chunk')} that the engine refuses ({where}); the rest is stored"
+        )
     skipped = [f"{count:,} {reason}" for reason, count in sorted(report.skipped.items()) if count]
     if skipped:
         lines.append(f"  left out: {', '.join(skipped)}")
+    if report.recoded:
+        recoded = [f"{count:,} from {encoding}" for encoding, count in sorted(report.recoded.items())]
+        lines.append(f"  decoded: {', '.join(recoded)}")
     if report.reason is not None:
         lines.append(f"  why: {report.reason} [{report.code}]")
     if report.outstanding and report.outcome != "complete":
-        lines.append(f"  outstanding: {_count(report.outstanding, 'document')}")
+        lines.append(f"  outstanding: {counted(report.outstanding, 'document')}")
     return lines
 
 
-def _count(number: int, thing: str) -> str:
+def fenced_text(fenced_in: Mapping[str, int]) -> str:
+    """The first documents that fences leave something out of, and how to try again."""
+    named = [f"{path}: {count}" for path, count in list(fenced_in.items())[:_NAMED]]
+    more = [f"{len(fenced_in) - _NAMED:,} more"] if len(fenced_in) > _NAMED else []
+    return ", ".join([*named, *more]) + "; `embedkit sync --retry-fenced` offers them again"
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 chunk``, ``2,000 chunks``."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,14 @@ import attrs
 from embedkit.activity.disk import read_longest_waits, read_report
 from embedkit.activity.report import ReportRow
 from embedkit.database import open_database
-from embedkit.knowledge.repositories import RepositoryRecord
-from embedkit.knowledge.store import SqliteStore
+from embedkit.knowledge.storing.repositories import RepositoryRecord
+from embedkit.knowledge.storing.store import SqliteStore
 from embedkit.probing.rules import Verdict, engine_key
 from embedkit.probing.sharing import read_verdict
 from embedkit.providers.catalogue import lane_class
 from embedkit.settings import Settings
 from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json, print_text
+from embedkit.surfaces.folders import TENANT
 from embedkit.surfaces.interrupts import interruptible
 from embedkit.surfaces.status_text import status_text
 
@@ -37,6 +39,7 @@ class Status:
         repositories: Every repository in the store.
         activity: The ledger's report over all processes that use this store.
         longest_waits: Seconds, by lane.
+        fenced: Chunks that fences leave out, by repository's number and document's path.
         probe: What is known of the provider that embeds; ``None`` if nobody ever asked.
     """
 
@@ -46,6 +49,7 @@ class Status:
     activity: Sequence[ReportRow]
     longest_waits: Mapping[str, float]
     probe: Verdict | None
+    fenced: Mapping[int, Mapping[str, int]] = attrs.field(factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """As ``status --json`` prints it."""
@@ -56,7 +60,7 @@ class Status:
             "probe": None if self.probe is None else self.probe.as_json(),
             "access": self.access(),
             "config": self.config(),
-            "repositories": [_repository(record, self.at) for record in self.repositories],
+            "repositories": [self._repository(record) for record in self.repositories],
             "activity": [row.as_json() for row in self.activity],
         }
 
@@ -74,6 +78,17 @@ class Status:
             "disabled": sum(1 for item in named if not item.enabled),
             "errors": [f"{item.name}: {item.path} is not there" for item in missing],
         }
+
+    def _repository(self, record: RepositoryRecord) -> dict[str, Any]:
+        fenced = dict(self.fenced.get(record.id, {}))
+        return {**_repository(record, self.at), "named": not self.is_left_over(record), "fenced": fenced}
+
+    def is_left_over(self, record: RepositoryRecord) -> bool:
+        """Whether nothing names the repository any more: not the settings, nor a folder that is still there."""
+        if record.tenant == TENANT:
+            return record.root is not None and "://" not in record.root and not os.path.isdir(record.root)
+        named = {(tenant.name, item.name) for tenant in self.settings.tenants for item in tenant.repositories}
+        return bool(named) and (record.tenant, record.name) not in named
 
     def lanes(self) -> list[dict[str, Any]]:
         """Each lane that was ever used, and the one in force: as all processes that use this store wrote it down."""
@@ -129,7 +144,9 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
         waits = await read_longest_waits(database, now)
         name = settings.embedding.provider
         probe = await read_verdict(database, name, engine_key(settings.provider(name)), settings.probe, now)
-        status = Status(now, settings, await store.repositories(), activity, waits, probe)
+        records = await store.repositories()
+        fenced = {record.id: await store.fenced(record) for record in records}
+        status = Status(now, settings, records, activity, waits, probe, fenced)
     if status is None:
         return INTERRUPTED
     if given.json:
@@ -145,6 +162,7 @@ def _repository(record: RepositoryRecord, now: float) -> dict[str, Any]:
         "tenant": record.tenant,
         "name": record.name,
         "revision": record.revision,
+        "root": record.root,
         "outstanding": record.outstanding,
         "streak": record.streak,
         "next_due_in": None if record.next_due_at is None else max(record.next_due_at - now, 0.0),

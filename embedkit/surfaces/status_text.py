@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from embedkit.knowledge.repositories import RepositoryRecord
+from embedkit.knowledge.storing.repositories import RepositoryRecord
+from embedkit.surfaces.folders import TENANT
 from embedkit.surfaces.probe_command import verdict_text
+from embedkit.surfaces.report_text import fenced_text
 
 if TYPE_CHECKING:
     from embedkit.activity.report import ReportRow
@@ -18,7 +20,7 @@ def status_text(status: Status) -> str:
     access = status.access()
     parts = [
         f"{_count(access['ready'], 'repository', 'repositories')} ready, {access['degraded']} degraded",
-        *(_repository(record, status.at) for record in status.repositories),
+        *(_repository(record, status) for record in status.repositories),
         *(f"settings: {error}" for error in status.config()["errors"]),
         "",
         "lanes, as every process that uses this store wrote them down (a lane governs one process only):",
@@ -31,7 +33,7 @@ def status_text(status: Status) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _repository(record: RepositoryRecord, now: float) -> str:
+def _repository(record: RepositoryRecord, status: Status) -> str:
     revision = "nothing stored whole yet" if record.revision is None else f"at {record.revision[:12]}"
     text = f"  {record.tenant}/{record.name}: {revision}"
     last = record.last
@@ -43,8 +45,14 @@ def _repository(record: RepositoryRecord, now: float) -> str:
     if record.streak:
         text += f", {_count(record.streak, 'failure')} in a row"
     if record.next_due_at is not None:
-        wait = record.next_due_at - now
+        wait = record.next_due_at - status.at
         text += ", due now" if wait <= 0 else f", due in {wait / 60:.0f} min"
+    if status.fenced.get(record.id):
+        fenced = status.fenced[record.id]
+        text += f", {_count(sum(fenced.values()), 'chunk')} fenced ({fenced_text(fenced)})"
+    if status.is_left_over(record):
+        where = "its folder is gone" if record.tenant == TENANT else "no settings name it"
+        text += f"; {where}: `embedkit forget --tenant {record.tenant} --repository {record.name}` removes it"
     return text
 
 

@@ -34,7 +34,7 @@ class _Running:
     """A repository that is being swept.
 
     Attributes:
-        progress: Its last step; ``work`` in it changes as the work goes on.
+        progress: Its last step; ``tally`` in it changes as the work goes on.
         began_at: When its first step was told.
         done_before: Documents that were stored already then.
     """
@@ -46,13 +46,13 @@ class _Running:
     @property
     def text(self) -> str:
         """Done of total."""
-        return f"{self.progress.name} {self.progress.work.done}/{self.progress.work.documents}"
+        return f"{self.progress.name} {self.progress.tally.done}/{self.progress.tally.documents}"
 
     def seconds_left(self, now: float) -> float:
         """At the pace of the documents that this run has stored so far."""
-        work = self.progress.work
-        stored = max(work.done - self.done_before, 1)
-        return work.outstanding * (now - self.began_at) / stored
+        tally = self.progress.tally
+        stored = max(tally.done - self.done_before, 1)
+        return tally.outstanding * (now - self.began_at) / stored
 
 
 class ProgressLine:
@@ -75,7 +75,7 @@ class ProgressLine:
             self._running.pop(key, None)
             return
         if key not in self._running:
-            self._running[key] = _Running(progress, now, progress.work.done)
+            self._running[key] = _Running(progress, now, progress.tally.done)
         if now - self._drawn_at >= _INTERVAL:
             self._drawn_at = now
             self._draw(now)
@@ -106,10 +106,10 @@ def line_of(running: Sequence[_Running], now: float, width: int) -> str:
 
 
 def _pace(running: Sequence[_Running], now: float) -> str:
-    embedded = sum(one.progress.work.embedded for one in running)
+    embedded = sum(one.progress.tally.embedded for one in running)
     elapsed = max((now - one.began_at for one in running), default=0.0)
     if elapsed <= 0 or not embedded:
         return ""
-    waited = sum(one.progress.work.clocks.queue_wait for one in running)
+    waited = sum(one.progress.tally.clocks.queue_wait for one in running)
     left = max((one.seconds_left(now) for one in running), default=0.0)
     return f"  {embedded / elapsed:,.0f} chunks/s  queued {waited:.1f} s  {left:.0f} s left"

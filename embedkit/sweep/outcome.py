@@ -14,12 +14,15 @@ aborted (lease lost, cancelled)               held        held     unchanged
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
 from embedkit.clocks import ZERO, Clocks
 from embedkit.errors import DeadlineExceeded, EmbedkitError, LaneClosed, ProviderCircuitOpen
+
+if TYPE_CHECKING:
+    from embedkit.knowledge.sources.source import LeftOut
 
 Outcome = Literal["complete", "partial-progress", "deferred", "failed", "aborted", "not-due"]
 Status = Literal["completed", "partial", "deferred", "starved", "failed", "aborted"]
@@ -31,6 +34,9 @@ class RepositoryReport:
 
     Attributes:
         succeeded: Whether any run of it ever completed.
+        left_out: Every file that is left out, with the reason.
+        fenced_in: Chunks that fences leave out, by the path of the document.
+        recoded: Documents that were in another encoding than UTF-8, by encoding.
     """
 
     tenant: str
@@ -53,6 +59,9 @@ class RepositoryReport:
     next_due_in: float | None = None
     outstanding: int = 0
     succeeded: bool = True
+    left_out: Sequence[LeftOut] = ()
+    fenced_in: Mapping[str, int] = attrs.field(factory=dict)
+    recoded: Mapping[str, int] = attrs.field(factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """As ``sync --json`` prints it."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from embedkit.knowledge.work import Work
+    from embedkit.knowledge.indexing.tally import Tally
     from embedkit.sweep.outcome import RepositoryReport
 
 
@@ -19,13 +19,13 @@ class Progress:
     Attributes:
         tenant: Whose.
         name: Which repository.
-        work: What was done so far; changes as the work goes on.
+        tally: What was done so far; changes as the work goes on.
         report: How it ended, once it has.
     """
 
     tenant: str
     name: str
-    work: Work
+    tally: Tally
     report: RepositoryReport | None = None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,24 +15,44 @@ import trio
 
 from embedkit.errors import EmbedkitError, SourceError, StoreError, StoreLocked, UsageError
 from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
-from embedkit.knowledge.indexing import Indexing, Width
-from embedkit.knowledge.insisting import insist
-from embedkit.knowledge.leases import LEASE_SECONDS, Leased
-from embedkit.knowledge.repositories import Last, RepositoryRecord
-from embedkit.knowledge.source import Sighting, Snapshot, Source, open_source
-from embedkit.knowledge.work import Work
-from embedkit.providers.catalogue import max_inputs
+from embedkit.knowledge.indexing.indexing import Indexing, Width
+from embedkit.knowledge.indexing.tally import Tally
+from embedkit.knowledge.sources.selection import Selection
+from embedkit.knowledge.sources.source import Sighting, Snapshot, Source, open_source, printable_path
+from embedkit.knowledge.storing.leases import LEASE_SECONDS, Leased
+from embedkit.knowledge.storing.repositories import Last, RepositoryRecord
+from embedkit.knowledge.storing.retrying import retry_locked
+from embedkit.settings.redaction import redacted_url
 from embedkit.sweep.outcome import Outcome, RepositoryReport, deciding, outcome_of
 from embedkit.sweep.progress import Progress
-from embedkit.sweep.schedule import backoff, batch_ceiling, is_due, jitter
+from embedkit.sweep.schedule import is_due
+from embedkit.sweep.successor import Swept, successor
 
 if TYPE_CHECKING:
     from embedkit.engine import Embeddings
-    from embedkit.knowledge.leases import Lease
-    from embedkit.settings import RepositorySettings
+    from embedkit.knowledge.storing.leases import Lease
+    from embedkit.settings import RepositorySettings, SweepSettings
     from embedkit.sweep.sweep import Sweep
 
 _RELEASE_SECONDS = 1.0
+_REASON = 200  # characters of a foreign exception that are shown
+
+
+def root_of(described: RepositorySettings) -> str:
+    """Where a repository lies, as the store remembers it: printable, and without what is secret in an address."""
+    if described.path is not None:
+        return printable_path(os.path.abspath(described.path))
+    assert described.git is not None
+    return printable_path(redacted_url(described.git))
+
+
+def selection_of(described: RepositorySettings, sweep: SweepSettings) -> Selection:
+    """What of a repository is looked at."""
+    return Selection(
+        include=described.include or sweep.include,
+        exclude=(*sweep.exclude, *described.exclude),
+        max_file_bytes=sweep.max_file_bytes,
+    )
 
 
 class RepositoryRun:
@@ -47,9 +68,9 @@ class RepositoryRun:
         self._sweep = sweep
         self._tenant = tenant
         self._described = described
-        self._work = Work()
+        self._tally = Tally()
         self._chunks = 0
-        self._fenced = 0
+        self._fenced: dict[str, int] = {}
         self._lease_failures: list[EmbedkitError] = []
         self._began_at = trio.current_time()
 
@@ -62,7 +83,7 @@ class RepositoryRun:
         Cancellation:
             What was stored stays; the lease was given back; ``aborted`` tells how it stood.
         """
-        record = await self._sweep.store.repository(self._tenant, self._described.name)
+        record = await self._sweep.store.repository(self._tenant, self._described.name, root_of(self._described))
         if not self._sweep.all and not is_due(record.next_due_at, time.time()):
             return await self._untouched(record, "not-due", None)
         if self._sweep.circuit.is_open:
@@ -94,14 +115,20 @@ class RepositoryRun:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_lease, lease, nursery.cancel_scope)
             try:
+                await self._sweep.lift_fences(record)
                 snapshot = await self._look(record)
                 seen, revision = snapshot.sightings, snapshot.revision
                 await self._index(record, lease, snapshot)
             except EmbedkitError as raised:
                 error = raised
             nursery.cancel_scope.cancel()
-        errors = [*self._lease_failures, *self._work.failures, *([error] if error is not None else [])]
-        outcome = outcome_of(errors, sliced=self._work.sliced, outstanding=self._work.outstanding)
+        errors = [
+            *self._lease_failures,
+            *self._tally.failures,
+            *self._tally.damaged,
+            *([error] if error is not None else []),
+        ]
+        outcome = outcome_of(errors, sliced=self._tally.sliced, outstanding=self._tally.outstanding)
         return await self._settle(lease, record, outcome, deciding(errors), revision, seen)
 
     async def _keep_lease(self, lease: Lease, work: trio.CancelScope) -> None:
@@ -125,6 +152,11 @@ class RepositoryRun:
             # On the command line a path that is missing is the caller's to mend; in a sweep it is the repository's
             # own failure, and the others go on.
             raise SourceError(str(error)) from error
+        except EmbedkitError:
+            raise
+        except Exception as error:  # whatever this repository makes its source raise is its own failure
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise SourceError(f"cannot be listed ({reason[:_REASON]})", code="KB_SOURCE_DEFECT") from error
 
     def _source(self) -> Source:
         settings = self._sweep.engine.settings
@@ -133,7 +165,7 @@ class RepositoryRun:
             git=self._described.git,
             branch=self._described.branch,
             cache=Path(settings.store.path).parent / "git",
-            max_file_bytes=settings.sweep.max_file_bytes,
+            selection=selection_of(self._described, settings.sweep),
         )
 
     async def _index(self, record: RepositoryRecord, lease: Lease, snapshot: Snapshot) -> None:
@@ -143,12 +175,15 @@ class RepositoryRun:
             lease,
             self._buy,
             width=self._width(record),
-            limits=ChunkLimits(),
+            limits=_limits(self._sweep.engine.settings.embedding.chunk_tokens),
             slice_ends_at=self._began_at + self._sweep.engine.settings.sweep.slice,
             on_progress=self._progressed,
-            sought=self._sweep.sought(self._tenant),
+            claims=self._sweep.claims(self._tenant),
+            may_empty=self._sweep.may_empty,
+            window=self._sweep.engine.settings.provider().num_ctx,
+            engine=self._sweep.engine_key,
         )
-        self._work = indexing.work
+        self._tally = indexing.tally
         await indexing.run(snapshot)
 
     async def _buy(self, texts: Sequence[str]) -> Embeddings:
@@ -172,7 +207,7 @@ class RepositoryRun:
         one request: what the provider's kind or the last sweep's timeouts allow is all that it holds.
         """
         engine = self._sweep.engine
-        bounds = (engine.settings.batch_for(), record.batch_ceiling, max_inputs(engine.settings.provider()))
+        bounds = (engine.settings.batch_for(), record.batch_ceiling, engine.provider().max_inputs)
         batch = min(bound for bound in bounds if bound is not None)
         if not engine.is_queued():
             return Width(batch, engine.settings.provider().capacity)
@@ -182,8 +217,8 @@ class RepositoryRun:
             batch = min(batch, lane.ceiling)
         return Width(batch, 2 * max(lane.ceiling // weight(batch), 1))
 
-    def _progressed(self, work: Work) -> None:
-        self._sweep.tell(Progress(self._tenant, self._described.name, work))
+    def _progressed(self, tally: Tally) -> None:
+        self._sweep.tell(Progress(self._tenant, self._described.name, tally))
 
     async def _settle(
         self,
@@ -198,7 +233,7 @@ class RepositoryRun:
         try:
             # What was seen is remembered once it is stored: before, the files must be looked at again.
             finish = partial(self._sweep.store.finish, after, lease, seen if outcome == "complete" else None)
-            await insist(finish)
+            await retry_locked(finish)
         except (StoreError, Leased) as raised:
             await self._release(lease, record)
             outcome = "aborted" if isinstance(raised, Leased) else "failed"
@@ -218,43 +253,36 @@ class RepositoryRun:
     async def _count(self, record: RepositoryRecord) -> int:
         """See how many chunks are stored and fenced now; returns the number of documents."""
         documents, self._chunks = await self._sweep.store.count(record)
-        self._fenced = await self._sweep.store.count_fenced(record)
+        self._fenced = await self._sweep.store.fenced(record)
         return documents
 
     def _after(
         self, record: RepositoryRecord, outcome: Outcome, error: EmbedkitError | None, revision: str | None
     ) -> RepositoryRecord:
-        """The record after this outcome: the table in ``outcome``."""
-        now = time.time()
+        """The record after this outcome: see ``successor``."""
         settings = self._sweep.engine.settings
-        base = settings.cadence_for(self._described)
-        streak = {"complete": 0, "partial-progress": 0, "failed": record.streak + 1}.get(outcome, record.streak)
-        wait = backoff(base, jitter(self._tenant, record.name, base), streak, settings.sweep.backoff_cap)
-        due = {"complete": now + base, "partial-progress": now, "aborted": record.next_due_at}.get(outcome, now + wait)
-        complete = outcome == "complete"
-        ceiling = batch_ceiling(
-            record.batch_ceiling,
-            timed_out=self._work.timed_out,
-            clean=outcome in ("complete", "partial-progress"),
-            batch=settings.batch_for(),
+        last = Last(
+            outcome,
+            None if error is None else error.durable_code,
+            None if error is None else error.attribution,
+            None if error is None else str(error),
+            self._tally.clocks,
+            time.time(),
         )
-        return attrs.evolve(
+        done = Swept(
+            revision=revision,
+            generation=CHUNKING_GENERATION,
+            outstanding=self._tally.outstanding,
+            too_large=self._tally.too_large,
+            last=last,
+        )
+        return successor(
             record,
-            revision=revision if complete else record.revision,
-            generation=CHUNKING_GENERATION if complete else record.generation,
-            streak=streak,
-            succeeded=record.succeeded or complete,
-            outstanding=self._work.outstanding,
-            next_due_at=due,
-            last=Last(
-                outcome,
-                None if error is None else error.durable_code,
-                None if error is None else error.attribution,
-                None if error is None else str(error),
-                self._work.clocks,
-                now,
-            ),
-            batch_ceiling=ceiling,
+            outcome,
+            done,
+            cadence=settings.cadence_for(self._described),
+            cap=settings.sweep.backoff_cap,
+            batch=settings.batch_for(),
         )
 
     async def _untouched(
@@ -276,29 +304,37 @@ class RepositoryRun:
             next_due_in=None if due is None else max(due - time.time(), 0.0),
             succeeded=record.succeeded,
         )
-        self._sweep.tell(Progress(self._tenant, self._described.name, self._work, report))
+        self._sweep.tell(Progress(self._tenant, self._described.name, self._tally, report))
         return report
 
     def _numbers(self) -> RepositoryReport:
-        work = self._work
+        tally = self._tally
         return RepositoryReport(
             self._tenant,
             self._described.name,
             "aborted",
-            documents=work.documents,
-            skipped=dict(work.skipped),
+            documents=tally.documents,
+            skipped=dict(tally.skipped),
+            left_out=tally.left_out,
+            recoded=dict(tally.recoded),
             chunks=self._chunks,
-            fenced=self._fenced,
-            embedded=work.embedded,
-            reused=work.reused,
-            deleted=work.deleted,
-            provider_calls=work.provider_calls,
-            clocks=work.clocks,
+            fenced=sum(self._fenced.values()),
+            fenced_in=self._fenced,
+            embedded=tally.embedded,
+            reused=tally.reused,
+            deleted=tally.deleted,
+            provider_calls=tally.provider_calls,
+            clocks=tally.clocks,
             elapsed=trio.current_time() - self._began_at,
-            outstanding=work.outstanding,
+            outstanding=tally.outstanding,
         )
 
 
 def _snapshot(source: Source, known: Mapping[str, Sighting]) -> Snapshot:
     # In a worker thread: look now and then whether the sweep was cancelled meanwhile.
     return source.snapshot(known, check=trio.from_thread.check_cancelled)
+
+
+def _limits(most: int) -> ChunkLimits:
+    """Chunks of at most ``most`` tokens; not quite half of that is aimed at."""
+    return ChunkLimits(target_tokens=most * 15 // 32, max_tokens=most)

@@ -18,14 +18,16 @@ from embedkit.admission.circuit import Circuit
 from embedkit.admission.ticket import TimeoutHook
 from embedkit.engine import Engine
 from embedkit.errors import EmbedkitError, SpaceMismatch
-from embedkit.knowledge.insisting import insist
-from embedkit.knowledge.sought import Sought
+from embedkit.knowledge.indexing.claims import Claims
+from embedkit.knowledge.storing.retrying import retry_locked
+from embedkit.probing.rules import engine_key
 from embedkit.settings import RepositorySettings, TenantSettings
 from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip, status_of
 from embedkit.sweep.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
-    from embedkit.knowledge.store import SqliteStore
+    from embedkit.knowledge.storing.repositories import RepositoryRecord
+    from embedkit.knowledge.storing.store import SqliteStore
 
 
 class Sweep:
@@ -37,6 +39,8 @@ class Sweep:
         store: Where vectors go.
         circuit: Its own.
         all: Whether due times and backoff are passed over.
+        may_empty: Whether a repository that held documents may come to hold none.
+        engine_key: What names the engine that embeds: what another refused is asked of it again.
     """
 
     def __init__(
@@ -48,12 +52,18 @@ class Sweep:
         all: bool,  # noqa: A002  # the public word, as in `embedkit sync --all`
         on_provider_timeout: TimeoutHook | None,
         on_progress: OnProgress | None,
+        allow_empty: bool = False,
+        retry_fenced: bool = False,
     ) -> None:
         self.id = secrets.token_hex(8)
         self.engine = engine
         self.store = store
         self.circuit = Circuit()
         self.all = all
+        self.may_empty = allow_empty
+        self.engine_key = engine_key(engine.settings.provider())
+        self._retry_fenced = retry_fenced
+        self._lifted: set[str] = set()
         self._tenants = tenants
         self._on_provider_timeout = on_provider_timeout
         self._on_progress = on_progress
@@ -63,7 +73,7 @@ class Sweep:
         self._claiming = trio.Lock()
         self._mismatch: SpaceMismatch | None = None
         self._running = trio.CancelScope()
-        self._sought = {tenant.name: Sought() for tenant in self._tenants}
+        self._claims = {tenant.name: Claims() for tenant in self._tenants}
         self._reports: dict[tuple[str, str], RepositoryReport] = {}
 
     async def run(self) -> SweepReport:
@@ -128,7 +138,7 @@ class Sweep:
             return
         async with self._claiming:
             try:
-                await insist(partial(self.store.claim_space, self.engine.space_of(dimension)))
+                await retry_locked(partial(self.store.claim_space, self.engine.space_of(dimension)))
             except SpaceMismatch as error:
                 # Not one repository's trouble but everybody's: the run ends, and says so.
                 self._mismatch = error
@@ -136,9 +146,21 @@ class Sweep:
                 raise
             self._claimed = dimension
 
-    def sought(self, tenant: str) -> Sought:
+    async def lift_fences(self, record: RepositoryRecord) -> None:
+        """Once for each tenant: fences of another engine are lifted, and all of them where that was asked for.
+
+        Cancellation:
+            Lifted, or not; if not, the next sweep does it.
+        """
+        if record.tenant in self._lifted:
+            return
+        self._lifted.add(record.tenant)
+        keep = None if self._retry_fenced else self.engine_key
+        await retry_locked(partial(self.store.lift_fences, record, engine=keep))
+
+    def claims(self, tenant: str) -> Claims:
         """What the tenant's repositories are buying in this run."""
-        return self._sought[tenant]
+        return self._claims[tenant]
 
     def tell(self, progress: Progress) -> None:
         """Pass a step on to whoever watches."""
@@ -189,6 +211,8 @@ async def open_sweep(
     all: bool = False,  # noqa: A002  # the public word, as in `embedkit sync --all`
     on_provider_timeout: TimeoutHook | None = None,
     on_progress: OnProgress | None = None,
+    allow_empty: bool = False,
+    retry_fenced: bool = False,
 ) -> AsyncGenerator[Sweep]:
     """A run over repositories, for as long as the block lasts.
 
@@ -198,6 +222,8 @@ async def open_sweep(
         all: Sweep what is not due as well.
         on_provider_timeout: Called besides the run's own trip, synchronously, at each provider timeout of its tickets.
         on_progress: Told of each step, synchronously.
+        allow_empty: Remove the documents of a repository that now seems to have none; without it, that is a failure.
+        retry_fenced: Offer what is fenced once more.
 
     Raises:
         StoreError: The knowledge base cannot be opened.
@@ -213,6 +239,8 @@ async def open_sweep(
         all=all,
         on_provider_timeout=on_provider_timeout,
         on_progress=on_progress,
+        allow_empty=allow_empty,
+        retry_fenced=retry_fenced,
     )
     try:
         yield sweep

@@ -77,7 +77,9 @@ class MemoryExchange:
     def __init__(self, core: EngineCore) -> None:
         self._core = core
 
-    async def send(self, method: Literal["GET", "POST"], path: str, body: bytes | None = None) -> Reply:
+    async def send(
+        self, method: Literal["GET", "POST"], path: str, body: bytes | None = None, *, max_bytes: int | None = None
+    ) -> Reply:
         """See ``Exchange.send``.
 
         Cancellation:

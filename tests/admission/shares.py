@@ -83,7 +83,7 @@ class World:
         self.order = order
         self.room = Room(capacity, reserve)
         self.now = 0.0
-        self.events: list[tuple[float, int, Callable[[], None]]] = []
+        self.events: list[tuple[float, int, Callable[[], object]]] = []
         self.numbers = count()
         self.queued: dict[Item, None] = {}
         self.out: dict[Item, None] = {}
@@ -94,7 +94,7 @@ class World:
         self.tenants = Witness(lambda flow: shares.get(flow, 1.0))
         self.known_tenants: set[Flow] = set()
 
-    def at(self, when: float, event: Callable[[], None]) -> None:
+    def at(self, when: float, event: Callable[[], object]) -> None:
         heapq.heappush(self.events, (when, next(self.numbers), event))
 
     def run(self, until: float = math.inf) -> None:
@@ -107,7 +107,11 @@ class World:
             self.take()
             self.witness()
 
-    def offer(self, item: Item) -> None:
+    def offer(self, *items: Item) -> None:
+        for item in items:
+            self._offer(item)
+
+    def _offer(self, item: Item) -> None:
         item.offered_at = self.now
         self.order.add(item)
         self.queued[item] = None
@@ -162,7 +166,8 @@ class World:
         }
         if held:
             held = {"batch", "probe"}
-        self.classes.set_waiting({item.priority for item in self.queued} - held, set(self.known))
+        waiting: set[Flow] = {item.priority for item in self.queued if item.priority not in held}
+        self.classes.set_waiting(waiting, set(self.known))
         self.tenants.set_waiting(
             {(item.priority, item.tenant) for item in self.queued if item.priority not in held},
             set(self.known_tenants),

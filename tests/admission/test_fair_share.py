@@ -34,10 +34,10 @@ def test_of_equal_accounts_whoever_was_served_longest_ago_is_next() -> None:
     flows = waiting(level, 0.0, 0.0, 0.0)
     served = []
     for _ in range(6):
-        flow = level.least()
-        assert flow is not None
-        served.append(flows.index(flow))
-        level.charge(flow, 0.0)  # nothing is known yet of what it costs
+        least = level.least()
+        assert least is not None
+        served.append(flows.index(least))
+        level.charge(least, 0.0)  # nothing is known yet of what it costs
     assert served == [0, 1, 2, 0, 1, 2]
 
 
@@ -48,8 +48,7 @@ def test_a_share_of_two_is_served_twice_as_much() -> None:
         level.wait(flow)
     spent = dict.fromkeys(flows, 0.0)
     for _ in range(300):
-        flow = level.least()
-        name = "two" if flow is flows["two"] else "one"
+        name = "two" if level.least() is flows["two"] else "one"
         level.charge(flows[name], 1.0)
         spent[name] += 1.0
     assert spent == {"two": 200.0, "one": 100.0}

@@ -14,9 +14,8 @@ import pytest
 import trio
 
 from embedkit import BudgetLane, Circuit, Ledger, ProviderCircuitOpen, ProviderTimeout, Ticket
-from embedkit.admission.order import Order
+from embedkit.admission.fair_order import FairOrder
 from embedkit.admission.room import Room
-from embedkit.admission.waiting_room import WaitingRoom
 from embedkit.testing import wait_until_queued
 
 FEW, MANY = 1_000, 100_000
@@ -32,34 +31,43 @@ class Item:
 
 
 class Filled:
-    """A waiting room with ``count`` tickets, over tenants, inside or (half of them) before the door."""
+    """An order with ``count`` tickets, over tenants; a ticket in three has been taken before, so accounts differ."""
 
-    def __init__(self, count: int, *, tenants: int, inside: int) -> None:
+    def __init__(self, count: int, *, tenants: int) -> None:
         self.room = Room(10**9)
-        self.waiting: WaitingRoom[Item] = WaitingRoom(Order(), inside)
+        self.order: FairOrder[Item] = FairOrder()
         self.items = [Item(tenant=str(number % tenants), weight=1 + number % 3) for number in range(count)]
         for item in self.items:
-            self.waiting.add(item, 0.0)
+            self.order.add(item)
         self.taken: set[Item] = set()
+        self.out: list[Item] = []
+        for _ in range(count // 3):
+            self.take()
         self.leavers = (item for item in reversed(self.items) if item not in self.taken)
 
     def offer(self) -> None:
-        self.waiting.add(Item(tenant="0"), 1.0)
+        self.order.add(Item(tenant="0"))
 
     def take(self) -> None:
-        chosen = self.waiting.order.choose(1.0, self.room)
+        chosen = self.order.choose(self.room)
         assert chosen is not None
-        self.waiting.commit(chosen, 1.0, self.room)
+        self.order.commit(chosen)
         self.taken.add(chosen)
+        self.out.append(chosen)
+
+    def settle(self) -> None:
+        item = self.out.pop()
+        self.order.settle(item, 1.0 + item.weight, is_sample=True)
 
     def withdraw(self) -> None:
-        self.waiting.remove(next(self.leavers), 1.0)
+        self.order.remove(next(self.leavers))
 
 
-OPERATIONS = ("offer", "take", "withdraw")
+OPERATIONS = ("offer", "take", "settle", "withdraw")
 SHAPES: dict[str, Callable[[int], Filled]] = {
-    "a tenant a ticket": lambda count: Filled(count, tenants=count, inside=count * 2),
-    "half of them outside": lambda count: Filled(count, tenants=7, inside=count // 2),
+    "a tenant a ticket": lambda count: Filled(count, tenants=count),
+    "ten tickets a tenant": lambda count: Filled(count, tenants=count // 10),
+    "one tenant": lambda count: Filled(count, tenants=1),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import cold_sync, quality, random_store, search
 from benchmarks.functions import Function
 from embedkit.database import open_database
-from embedkit.knowledge.store import SqliteStore
+from embedkit.knowledge.storing.store import SqliteStore
 
 SHAPE = random_store.Shape(chunks=700, dimension=16)
 

@@ -26,6 +26,7 @@ from embedkit.errors import (
     ConnectionRefused,
     LaneClosed,
     ProviderCircuitOpen,
+    ProviderFailure,
     ProviderTimeout,
     QueueWaitExceeded,
     SpaceMismatch,
@@ -76,13 +77,15 @@ async def test_a_providers_failure_is_the_callers_with_its_clocks(store: Path) -
     assert raised.value.clocks is not None
 
 
-async def test_a_defect_in_a_provider_reaches_who_called_it(store: Path) -> None:
+async def test_a_defect_in_a_provider_is_the_failure_of_who_called_it(store: Path) -> None:
     async def fails(call: FakeCall) -> None:
-        raise ZeroDivisionError
+        raise ZeroDivisionError("a text that nobody may see")
 
     async with opened(store, FakeProvider(fails)) as engine:
-        with pytest.raises(ZeroDivisionError):
-            await engine.embed(["one"])
+        for _ in range(2):
+            with pytest.raises(ProviderFailure, match=r"^provider fake: it failed \(ZeroDivisionError\)$") as caught:
+                await engine.embed(["one"])
+            assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
 async def test_an_unknown_provider_is_named(store: Path) -> None:

@@ -16,16 +16,16 @@ from store_content import content_of
 
 from embedkit.clocks import Clocks
 from embedkit.knowledge.chunking import ChunkLimits
-from embedkit.knowledge.documents import PreparedDocument
-from embedkit.knowledge.folder import FolderSource
-from embedkit.knowledge.indexing import Indexing, Width
-from embedkit.knowledge.leases import Lease
-from embedkit.knowledge.repositories import RepositoryRecord
-from embedkit.knowledge.sought import Sought
-from embedkit.knowledge.source import Snapshot
-from embedkit.knowledge.standing import Standing
-from embedkit.knowledge.store import SqliteStore
-from embedkit.knowledge.work import Work
+from embedkit.knowledge.indexing.claims import Claims
+from embedkit.knowledge.indexing.indexing import Indexing, Width
+from embedkit.knowledge.indexing.tally import Tally
+from embedkit.knowledge.sources.folder import FolderSource
+from embedkit.knowledge.sources.source import Snapshot
+from embedkit.knowledge.storing.documents import PreparedDocument
+from embedkit.knowledge.storing.known_inputs import KnownInputs
+from embedkit.knowledge.storing.leases import Lease
+from embedkit.knowledge.storing.repositories import RepositoryRecord
+from embedkit.knowledge.storing.store import SqliteStore
 
 
 @attrs.frozen
@@ -88,8 +88,8 @@ class Meddling(SqliteStore):
         self.changed = trio.Event()
         return result
 
-    async def standing(self, tenant_id: int, hashes: Collection[bytes]) -> Standing:
-        found = await super().standing(tenant_id, hashes)
+    async def known_inputs(self, tenant_id: int, hashes: Collection[bytes]) -> KnownInputs:
+        found = await super().known_inputs(tenant_id, hashes)
         if self.after_look_up is not None:
             await self.after_look_up()
         return found
@@ -112,7 +112,8 @@ class Bench:
         batch: int = 2,
         tickets: int = 2,
         slice_ends_at: float = math.inf,
-        sought: Sought | None = None,
+        claims: Claims | None = None,
+        may_empty: bool = False,
     ) -> Indexing:
         return Indexing(
             self.store,
@@ -123,13 +124,17 @@ class Bench:
             limits=ChunkLimits(),
             slice_ends_at=slice_ends_at,
             on_progress=lambda work: None,
-            sought=sought,
+            claims=claims,
+            may_empty=may_empty,
         )
 
-    async def index(self, shop: Shop, **options: Any) -> Work:
+    async def index(self, shop: Shop, **options: Any) -> Tally:
         indexing = self.indexing(shop, **options)
         await indexing.run(self.look())
-        return indexing.work
+        return indexing.tally
+
+    async def fenced(self) -> int:
+        return sum((await self.store.fenced(self.record)).values())
 
     def look(self) -> Snapshot:
         return FolderSource(self.root).snapshot()

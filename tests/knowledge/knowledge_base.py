@@ -10,12 +10,12 @@ from pathlib import Path
 from fakes import vectors_of
 
 from embedkit.database import open_database
-from embedkit.knowledge.buying import _unit_rows
 from embedkit.knowledge.chunking import CHUNKING_GENERATION
-from embedkit.knowledge.documents import PreparedChunk, PreparedDocument
+from embedkit.knowledge.indexing.purchases import unit_rows
 from embedkit.knowledge.model import Chunk, input_hash
-from embedkit.knowledge.store import SqliteStore
-from embedkit.knowledge.words import index_words
+from embedkit.knowledge.searching.words import index_words
+from embedkit.knowledge.storing.documents import PreparedChunk, PreparedDocument
+from embedkit.knowledge.storing.store import SqliteStore
 
 
 @asynccontextmanager
@@ -41,7 +41,7 @@ def bought(texts: Iterable[str], dimension: int = 8) -> dict[bytes, bytes]:
     texts = list(texts)
     if not texts:
         return {}
-    return dict(zip(map(input_hash, texts), _unit_rows(vectors_of(texts, dimension)), strict=True))
+    return dict(zip(map(input_hash, texts), unit_rows(vectors_of(texts, dimension)), strict=True))
 
 
 async def put(store: SqliteStore, tenant: str, name: str, *documents: PreparedDocument) -> None:

@@ -40,7 +40,7 @@ from embedkit import (
     Ticket,
 )
 from embedkit.testing import seed_schedule
-from embedkit.testing.laws.conservation import ENDINGS, accounted
+from embedkit.testing.books import ENDINGS, accounted
 
 ATTEMPTS = 2
 GROUPS = 3

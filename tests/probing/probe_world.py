@@ -13,7 +13,8 @@ from embedkit.activity.ledger import Ledger
 from embedkit.activity.process import Process
 from embedkit.admission.capacity_lane import CapacityLane
 from embedkit.admission.lane import Lane
-from embedkit.admission.ticket import Ids, Priority, Ticket
+from embedkit.admission.ticket import Ids, Ticket
+from embedkit.admission.waiting import Priority
 from embedkit.database import Database
 from embedkit.errors import UsageError
 from embedkit.probing.broker import ProbeBroker

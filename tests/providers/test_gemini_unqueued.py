@@ -16,7 +16,15 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from embedkit.admission.circuit import Circuit
 from embedkit.engine import Engine, open_engine
-from embedkit.errors import ContentRefused, DeadlineExceeded, LaneClosed, ProviderBusy, ProviderTimeout, UsageError
+from embedkit.errors import (
+    ContentRefused,
+    DeadlineExceeded,
+    LaneClosed,
+    ProviderBusy,
+    ProviderTimeout,
+    QueueWaitExceeded,
+    UsageError,
+)
 from embedkit.providers import gemini
 from embedkit.settings import (
     EmbeddingSettings,
@@ -238,3 +246,43 @@ async def test_its_timeout_opens_no_circuit_and_the_next_repository_is_tried(tmp
     assert sorted(item.outcome for item in report.repositories) == ["complete", "deferred"]
     (deferred,) = [item for item in report.repositories if item.outcome == "deferred"]
     assert deferred.code == "KB_VECTOR_EMBED_PROVIDER_TIMEOUT"
+
+
+async def test_a_hint_holds_back_whoever_comes_after_it(autojump_clock: MockClock) -> None:
+    """Three batches, and the first is told to wait: the others are not sent meanwhile."""
+    arrived: dict[str, float] = {}
+
+    async def embed(engine: Engine, text: str, after: float) -> None:
+        await trio.sleep(after)
+        await engine.embed([text], priority="batch")
+        arrived[text] = trio.current_time()
+
+    async with opened(rules=[Rule(nth(1), told_to_wait("5s"))]) as (engine, scripted):
+        async with trio.open_nursery() as nursery:
+            for place, text in enumerate(("first", "second", "third")):
+                nursery.start_soon(embed, engine, text, float(place))
+        assert [record.arrived_at for record in scripted.log.records] == pytest.approx([0.0, 5.0, 5.0, 5.0])
+        assert engine.provider().dimension == 8
+    assert list(arrived.values()) == pytest.approx([5.0, 5.0, 5.0])
+
+
+async def test_a_deadline_that_passes_while_it_is_held_back_sends_nothing(autojump_clock: MockClock) -> None:
+    async with (
+        opened(rules=[Rule(nth(1), told_to_wait("5s"))]) as (engine, scripted),
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(engine.embed, ["first"])
+        await scripted.wait_for_requests(1)
+        await wait_all_tasks_blocked()
+        with pytest.raises(QueueWaitExceeded, match="it asked everybody to stay away"):
+            await engine.embed(["second"], deadline=1.0)
+        assert trio.current_time() == pytest.approx(1.0)
+    assert scripted.log.requests == 2
+
+
+async def test_a_hint_over_the_cap_holds_back_for_the_cap(autojump_clock: MockClock) -> None:
+    async with opened(rules=[Rule(nth(1), told_to_wait("500s"))]) as (engine, scripted):
+        with pytest.raises(ProviderBusy):
+            await engine.embed(["first"], deadline=2.0)
+        await engine.embed(["second"])
+        assert [record.arrived_at for record in scripted.log.records] == pytest.approx([0.0, 30.0])

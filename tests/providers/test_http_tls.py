@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -25,8 +27,11 @@ def authority() -> Any:
 class Server:
     """Answers every request over TLS."""
 
-    def __init__(self) -> None:
+    def __init__(self, not_after: datetime | None = None) -> None:
         self.port = 0
+        self._until = (
+            {} if not_after is None else {"not_before": datetime(2019, 1, 1, tzinfo=UTC), "not_after": not_after}
+        )
 
     async def handle(self, stream: trio.SSLStream[trio.SocketStream]) -> None:
         try:
@@ -38,7 +43,7 @@ class Server:
     @asynccontextmanager
     async def serving(self, authority: Any) -> AsyncGenerator[str]:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        authority.issue_cert("localhost").configure_cert(context)
+        authority.issue_cert("localhost", **self._until).configure_cert(context)
 
         async def connection(stream: trio.SSLStream[trio.SocketStream]) -> None:
             await self.handle(stream)
@@ -61,15 +66,80 @@ async def test_a_trusted_server_is_spoken_to(authority: Any, monkeypatch: pytest
             assert (await exchange.send("POST", "/embeddings", b"{}")).body == b"{}"
 
 
-async def test_an_unknown_certificate_is_named_as_such(authority: Any) -> None:
+async def test_an_unknown_authority_is_named_as_such(authority: Any) -> None:
     async with Server().serving(authority) as url, open_exchange(HttpEndpoint(url)) as exchange:
         for _ in range(2):
-            with pytest.raises(ProviderFailure, match="no secure connection; check its certificate"):
+            with pytest.raises(
+                ProviderFailure, match=r"check its certificate: nobody here knows who signed it.*ca_file$"
+            ):
                 await exchange.send("GET", "/models")
 
 
-async def test_http_to_a_server_that_speaks_tls_is_transport(authority: Any) -> None:
+async def test_a_certificate_of_another_host_is_named_as_such(authority: Any, tmp_path: Path) -> None:
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    server = Server()
+    async with server.serving(authority):
+        url = f"https://127.0.0.1:{server.port}"
+        async with open_exchange(HttpEndpoint(url, ca_file=tmp_path / "ca.pem")) as exchange:
+            with pytest.raises(ProviderFailure, match="its certificate is for another host; use the name"):
+                await exchange.send("GET", "/models")
+
+
+async def test_a_certificate_that_has_expired_is_named_as_such(authority: Any, tmp_path: Path) -> None:
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    server = Server(not_after=datetime(2020, 1, 1, tzinfo=UTC))
+    async with (
+        server.serving(authority) as url,
+        open_exchange(HttpEndpoint(url, ca_file=tmp_path / "ca.pem")) as exchange,
+    ):
+        with pytest.raises(ProviderFailure, match="its certificate is not valid today"):
+            await exchange.send("GET", "/models")
+
+
+async def test_http_to_a_server_that_speaks_tls_says_so(authority: Any) -> None:
     server = Server()
     async with server.serving(authority), open_exchange(HttpEndpoint(f"http://localhost:{server.port}")) as exchange:
-        with pytest.raises(TransportClosed):
+        for _ in range(2):
+            # This one closes without a word, so nobody can be certain.
+            with pytest.raises(TransportClosed, match=r"; if it speaks TLS there, begin base_url with https://$"):
+                await exchange.send("GET", "/models")
+
+
+@pytest.mark.parametrize("said", [b"\x15\x03\x01\x00\x02\x02\x16", b"\x15\x03\x03\x00\x02\x02\x46"])
+async def test_a_server_that_answers_with_an_alert_speaks_tls(said: bytes) -> None:
+    async with plain_server(said) as port, open_exchange(HttpEndpoint(f"http://localhost:{port}")) as exchange:
+        for _ in range(2):
+            with pytest.raises(ProviderFailure, match=r"it speaks TLS there; begin base_url with https://$"):
+                await exchange.send("GET", "/models")
+
+
+async def test_tls_to_a_server_that_speaks_http_says_so() -> None:
+    said = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
+    async with plain_server(said) as port, open_exchange(HttpEndpoint(f"https://localhost:{port}")) as exchange:
+        for _ in range(2):
+            with pytest.raises(ProviderFailure, match=r"it does not speak TLS there; begin base_url with http://$"):
+                await exchange.send("GET", "/models")
+
+
+async def test_a_server_that_closes_during_the_handshake_is_transport() -> None:
+    async with plain_server(b"") as port, open_exchange(HttpEndpoint(f"https://localhost:{port}")) as exchange:
+        with pytest.raises(TransportClosed, match="broke while it was opened"):
             await exchange.send("GET", "/models")
+
+
+@asynccontextmanager
+async def plain_server(said: bytes) -> AsyncGenerator[int]:
+    """A server without TLS, which says the same to everybody and closes; its port."""
+
+    async def handle(stream: trio.SocketStream) -> None:
+        try:
+            await stream.receive_some(65536)
+            await stream.send_all(said)
+        except trio.BrokenResourceError:
+            pass  # the client hung up
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, handle, [listener])
+        yield listener.socket.getsockname()[1]
+        nursery.cancel_scope.cancel()

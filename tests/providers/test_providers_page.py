@@ -34,6 +34,9 @@ def here(settings: Settings, scripted: ScriptedEngine) -> Settings:
     return attrs.evolve(settings, providers=moved)
 
 
+KEYS = dict.fromkeys(re.findall(r"\b[A-Z]+(?:_[A-Z]+)*_KEY\b", PAGE), "a-key")
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: str(re.findall(r'kind = "(.*)"', text)))
 async def test_an_example_embeds(example: str) -> None:
     described = read(example)
@@ -42,11 +45,27 @@ async def test_an_example_embeds(example: str) -> None:
     model = described.provider().model or "none"
     async with (
         open_scripted_engine(models=(model,), dimension=described.provider().dimensions or 8) as scripted,
-        open_engine(here(described, scripted), environ={"GEMINI_API_KEY": "a-key"}) as engine,
+        open_engine(here(described, scripted), environ=KEYS) as engine,
     ):
         bought = await engine.embed(["one", "two"])
+        asked = await engine.embed(["three"], purpose="query")
     assert bought.vectors.shape[0] == 2
+    assert asked.vectors.shape[0] == 1
     assert described.batch_for() >= 1
+
+
+ENGINES = (
+    "llama.cpp vLLM TEI Infinity LM·Studio LiteLLM OpenRouter Azure·OpenAI NVIDIA·NIM Mistral Voyage Jina Ollama Gemini"
+)
+
+
+@pytest.mark.parametrize("engine", ENGINES.replace(" ", "\n").replace("·", " ").splitlines())
+def test_an_engine_has_an_example_and_says_how_it_was_tried(engine: str) -> None:
+    section = re.search(rf"^## {re.escape(engine)}\n(.*?)^## ", PAGE, re.M | re.S)
+    assert section is not None
+    assert "```toml" in section[1]
+    tried = PAGE[PAGE.index("## What was run against the real thing") :]
+    assert engine.removeprefix("NVIDIA ") in tried
 
 
 def test_every_kind_that_embeds_has_an_example() -> None:

@@ -18,7 +18,7 @@ from embedkit.admission import slots
 from embedkit.admission.notifier import notify_provider_timeout
 from embedkit.engine import open_engine
 from embedkit.errors import ProviderTimeout
-from embedkit.knowledge.bisecting import CONTROL
+from embedkit.knowledge.indexing.bisecting import CONTROL
 from embedkit.sweep.sweep import Sweep, open_sweep
 from embedkit.testing.engine_log import hash_of
 from embedkit.testing.engine_rules import Rule, nth, stall_before_reply

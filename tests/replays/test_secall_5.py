@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from one_repository import numbered, one_repository, sync
 
-from embedkit.knowledge.bisecting import CONTROL
+from embedkit.knowledge.indexing.bisecting import CONTROL
 from embedkit.testing.engine_rules import Rule, always, containing, noted_in, status
 from embedkit.testing.engine_wire import EngineRequest
 from embedkit.testing.scripted_engine import open_scripted_engine

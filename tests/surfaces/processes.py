@@ -21,7 +21,8 @@ FORK_SERVER = """
 import json, os, sys
 import httpx, numpy, sqlite3
 from command_line import HashModel
-from embedkit.knowledge import indexing, store
+from embedkit.knowledge.indexing import indexing
+from embedkit.knowledge.storing import store
 from embedkit.providers import local
 from embedkit.surfaces.cli import main
 

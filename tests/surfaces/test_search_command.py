@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import os
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Shell
 from fakes import numbered, write_tree
 from processes import ForkServer
+
+from embedkit import database
 
 SETTINGS = """
 version = 1
@@ -37,7 +42,7 @@ def test_hits_in_json(shell: Shell) -> None:
         assert list(document) == ["query", "mode", "hits"]
         assert (document["query"], document["mode"]) == ("apple pear", mode)
         hit = document["hits"][0]
-        assert list(hit) == ["score", "tenant", "repository", "path", "lines", "text"]
+        assert list(hit) == ["score", "tenant", "repository", "path", "lines", "text", "cosine", "also"]
         assert (hit["tenant"], hit["repository"], hit["path"]) == ("default", "docs", "fruit.txt")
         assert hit["lines"] == [1, 2]
         assert hit["text"].split() == ["apple", "pear"]
@@ -129,3 +134,54 @@ def test_no_store_is_a_usage_error_and_makes_none(shell: Shell) -> None:
     assert ended.code == 2
     ended.check_one_line(str(shell.store), "embedkit sync")
     assert not shell.store.parent.exists()
+
+
+@pytest.mark.parametrize("unseen", [False, True])
+def test_a_store_in_a_folder_that_cannot_be_written_is_searched(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, unseen: bool
+) -> None:
+    """ox#873, codegraph#1863: refused."""
+    write_tree(shell.folder / "docs", {"fruit.txt": "apple\n"})
+    shell("sync", "docs")
+    store = shell.folder / ".embedkit" / "knowledge.sqlite3"
+    before = store.read_bytes()
+    if unseen:
+        store.with_name(store.name + "-wal").write_bytes(b"x")
+    access, connect = os.access, database._connect
+
+    def without_writing(place: Any, mode: int, **options: Any) -> bool:
+        return mode != os.W_OK and access(place, mode, **options)
+
+    def connecting(path: Path, mode: str, busy_timeout: float) -> sqlite3.Connection:
+        assert mode in ("ro", "ro&immutable=1")
+        if mode == "ro":
+            raise sqlite3.OperationalError("unable to open database file")
+        return connect(path, mode, busy_timeout)
+
+    monkeypatch.setattr(os, "access", without_writing)
+    monkeypatch.setattr(database, "_connect", connecting)
+    for mode in ("hybrid", "vector", "text"):
+        ended = shell("search", "apple", "--json", "--mode", mode)
+        assert (ended.code, len(ended.json["hits"])) == (0, 1)
+    assert ("its newest changes lie in knowledge.sqlite3-wal" in caplog.text) is unseen
+    assert store.read_bytes() == before
+    ended = shell("sync", "docs")
+    assert ended.code == 1
+    assert "no write access" in ended.err
+
+
+def test_what_is_looked_for_by_path_language_score_and_likeness(shell: Shell) -> None:
+    write_tree(shell.folder / "docs", {"a.py": "apple = 1\n", "b.md": "apple\n", "sub/c.py": "pear = 2\n"})
+    shell("sync", "docs")
+
+    def found(*arguments: str) -> list[str]:
+        return sorted(hit["path"] for hit in shell("search", *arguments, "--json").json["hits"])
+
+    assert found("apple", "--path", "sub/") == ["sub/c.py"]
+    assert found("apple", "--lang", "python") == ["a.py", "sub/c.py"]
+    assert found("apple", "--min-score", "2") == []
+    assert found("--like", "a.py:1") == ["b.md", "sub/c.py"]
+    for arguments in (("--like", "a.py"), (), ("apple", "--like", "a.py:1"), ("apple", "--min-score", "x")):
+        ended = shell("search", *arguments)
+        assert ended.code == 2
+        ended.check_one_line()

@@ -10,7 +10,7 @@ from command_line import HashModel
 from fakes import numbered, write_tree
 
 from embedkit.clocks import Clocks
-from embedkit.knowledge.work import Work
+from embedkit.knowledge.indexing.tally import Tally
 from embedkit.providers import local
 from embedkit.surfaces.cli import main
 from embedkit.surfaces.terminal import _Running, line_of, watching
@@ -18,7 +18,7 @@ from embedkit.sweep.progress import Progress
 
 
 def one(name: str, done: int, documents: int, *, embedded: int = 0, before: int = 0, began: float = 0.0) -> _Running:
-    work = Work(documents=documents, done=done, embedded=embedded, clocks=Clocks(1.5, 0.0, 0.0))
+    work = Tally(documents=documents, done=done, embedded=embedded, clocks=Clocks(1.5, 0.0, 0.0))
     return _Running(Progress("default", name, work), began, before)
 
 

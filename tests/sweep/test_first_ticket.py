@@ -13,7 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from embedkit.engine import open_engine
 from embedkit.errors import ConnectionRefused, ContentRefused, ProviderTimeout
-from embedkit.knowledge.bisecting import CONTROL
+from embedkit.knowledge.indexing.bisecting import CONTROL
 from embedkit.settings import ProviderSettings
 from embedkit.sweep.sweep import open_sweep
 

@@ -7,7 +7,7 @@ import pytest
 from embedkit import errors
 from embedkit.clocks import Attribution, Clocks
 from embedkit.errors import DeadlineExceeded, EmbedkitError, ProviderCircuitOpen
-from embedkit.knowledge.leases import Leased
+from embedkit.knowledge.storing.leases import Leased
 from embedkit.sweep.outcome import (
     Outcome,
     RepositoryReport,

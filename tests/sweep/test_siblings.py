@@ -137,7 +137,7 @@ async def test_who_waits_for_a_sibling_waits_no_longer_than_its_slice(tmp_path: 
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(sweep.run)
-        claims = sweep.sought("acme")._claims
+        claims = sweep.claims("acme")._claims
         await until(lambda: any(ended is not None for ended in claims.values()))
         mock_clock.jump(29.0)
         await wait_all_tasks_blocked()

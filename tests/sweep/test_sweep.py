@@ -20,9 +20,9 @@ from embedkit.errors import (
     SpaceMismatch,
     StoreFull,
 )
-from embedkit.knowledge.leases import Lease
-from embedkit.knowledge.source import open_source
-from embedkit.knowledge.store import SqliteStore
+from embedkit.knowledge.sources.source import open_source
+from embedkit.knowledge.storing.leases import Lease
+from embedkit.knowledge.storing.store import SqliteStore
 from embedkit.settings import RepositorySettings, TenantSettings
 from embedkit.sweep import repository_run
 from embedkit.sweep.outcome import SweepReport

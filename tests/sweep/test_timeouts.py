@@ -27,9 +27,9 @@ from embedkit.errors import (
     ProviderAuthError,
     ProviderTimeout,
 )
-from embedkit.knowledge.bisecting import CONTROL
-from embedkit.knowledge.repositories import RepositoryRecord
-from embedkit.knowledge.store import SqliteStore
+from embedkit.knowledge.indexing.bisecting import CONTROL
+from embedkit.knowledge.storing.repositories import RepositoryRecord
+from embedkit.knowledge.storing.store import SqliteStore
 from embedkit.providers.ollama import OllamaProvider
 from embedkit.providers.openai_compatible import OpenAICompatibleProvider
 from embedkit.settings import ProviderSettings
@@ -287,7 +287,7 @@ async def test_a_spent_slice_leaves_the_trial_to_the_next_sweep(tmp_path: Path) 
 class Full(SqliteStore):
     """A store whose disk is full when something is to be remembered of an input."""
 
-    async def mark(self, *what: object) -> None:
+    async def record_finding(self, *what: object) -> None:
         from embedkit.errors import StoreFull
 
         raise StoreFull("full")

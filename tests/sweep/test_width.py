@@ -23,6 +23,7 @@ async def test_a_ticket_of_an_unqueued_provider_is_one_request(batch: int, reque
     described = ProviderSettings(kind="gemini", model="hash", base_url="http://far", capacity=2)
     settings = attrs.evolve(settings_of(tmp_path / "store.sqlite3", batch=batch), providers={"fake": described})
     provider = FakeProvider()
+    provider.max_inputs = GeminiProvider.max_inputs
     async with (
         open_engine(settings, providers={"fake": provider}, environ={"GEMINI_API_KEY": "k"}) as engine,
         open_sweep(engine, [tenant("acme", one=root)], all=True) as sweep,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from embedkit.knowledge.chunking import indented, prose, python
+from embedkit.knowledge.chunking import flat, indented, prose, python
 from embedkit.knowledge.chunking.outline import Outline, Scopes
 from embedkit.knowledge.chunking.oversize import split_characters, split_lines
 from embedkit.knowledge.chunking.packing import Sizes, pack
@@ -22,11 +22,11 @@ from embedkit.knowledge.model import Chunk
 
 __all__ = ["CHUNKING_GENERATION", "ChunkLimits", "chunk", "estimate_tokens"]
 
-CHUNKING_GENERATION: int = 1
+CHUNKING_GENERATION: int = 2
 """Raised whenever the same text gives other chunks than before: part of what a stored vector stands for."""
 
 _LEAST_TARGET = 16
-_PYTHON = frozenset({"py", "pyi", "pyw"})
+_PYTHON = frozenset({"py", "pyi", "pyw", "ipynb"})
 
 
 @attrs.frozen
@@ -74,21 +74,38 @@ def chunk(path: str, text: str, *, limits: ChunkLimits = _DEFAULT_LIMITS) -> lis
     page = Page(text)
     if page.blank.all():
         return []
-    outline = outline_of(path, page)
-    scopes = Scopes(outline.definitions)
     sizes = limits.sizes
     chunks: list[Chunk] = []
-    for start, end in _pieces(page, outline, sizes):
-        scope = scopes.name(start, end - 1)
+    for start, end, scope in _scoped(path, page, sizes):
         for piece, units in _texts(page, start, end, sizes):
             chunks.append(Chunk(len(chunks), start + 1, end, piece, scope, max(1, in_tokens(units))))
     return chunks
 
 
+def _scoped(path: str, page: Page, sizes: Sizes) -> Iterator[tuple[int, int, str]]:
+    """Ranges of lines, without blank lines at their ends, each with its scope."""
+    suffix = _suffix(path)
+    if flat.is_flat(page, suffix):
+        scope = flat.head(page, suffix)
+        for start, end in flat.rows(page, sizes):
+            inked = [line for line in range(start, end) if not page.blank[line]]
+            if inked:
+                yield inked[0], inked[-1] + 1, scope if start else ""
+        return
+    outline = outline_of(path, page)
+    scopes = Scopes(outline.definitions)
+    for start, end in _pieces(page, outline, sizes):
+        yield start, end, scopes.name(start, end - 1)
+
+
+def _suffix(path: str) -> str:
+    name = path.rsplit("/", 1)[-1].lower()
+    return name.rsplit(".", 1)[-1] if "." in name else ""
+
+
 def outline_of(path: str, page: Page) -> Outline:
     """The outline of a text, by the suffix of its path."""
-    name = path.rsplit("/", 1)[-1].lower()
-    suffix = name.rsplit(".", 1)[-1] if "." in name else ""
+    name, suffix = path.rsplit("/", 1)[-1].lower(), _suffix(path)
     if suffix in _PYTHON or (page.data.startswith(b"#!") and b"python" in page.data[: page.starts[1]]):
         return python.outline(page)
     if prose.speaks(suffix, name):

@@ -33,6 +33,7 @@ _CLOSES = re.compile(
     rb"[})\]{]|</|(?:end|else|elif|elsif|elseif|fi|done|esac|then|catch|rescue|ensure|finally|do|begin)\b"
     rb"(?![ \t]*[=(.])"
 )
+_CLOSES_DATA = re.compile(rb"[})\]]|</")
 _BLOCK_COMMENT = re.compile(rb"^[ \t]*+/\*(?s:.*?)(?:\*/|\Z)", re.MULTILINE)
 
 _READ = 240  # bytes of a line that are looked at for a definition, so that no line makes a pattern slow
@@ -60,17 +61,29 @@ _CREATE = re.compile(
     rb"(?i:create(?:[ \t]+or[ \t]+replace)?(?:[ \t]+(?:temp|temporary|unique|materialized))?[ \t]+"
     rb"(?:table|view|function|procedure|index|trigger|type|schema)(?:[ \t]+if[ \t]+not[ \t]+exists)?)[ \t]+([\w.\"`]+)"
 )
-# name(...) {: a function of C and its kin, a method of Java or JavaScript, a shell function.
-_CALLABLE = re.compile(
-    rb"(?!(?:if|for|while|switch|return|else|do|case|when|until|foreach|catch|sizeof|throw|new|await|yield|print|assert)\b)"
-    rb"(?:[\w:<>,*&\[\]~$\x80-\xff]+[ \t*&]+){0,8}?((?:" + _WORD + rb"::){0,4}~?" + _WORD + rb")[ \t]*\([^;=\"'{]*\{"
+# What no callable's line begins with, and what no line that declares one without its brace begins with.
+_NO_CALLABLE = re.compile(
+    rb"(?:if|for|while|switch|return|else|do|case|when|until|foreach|catch|sizeof|throw|new|await|yield|print|assert)\b"
 )
-# C's kin alone: the brace may stand on a later line, but a type is before the name.
-_TYPED = re.compile(
-    rb"(?!(?:return|else|typedef|throw|new|case|goto|delete)\b)"
-    rb"[\w:<>,*&\[\]~]+[ \t*&]+(?:[\w:<>,*&\[\]~]+[ \t*&]+){0,8}?"
-    rb"((?:" + _WORD + rb"::){0,4}~?" + _WORD + rb")[ \t]*\([^;=\"']*$"
+_NO_TYPE = re.compile(rb"(?:return|else|typedef|throw|new|case|goto|delete)\b")
+_NAME = re.compile(rb"(?:" + _WORD + rb"::){0,4}~?" + _WORD)
+_NAME_BYTES = bytes(byte for byte in range(256) if byte >= 0x80 or chr(byte).isalnum()) + b"_$:~"
+_TYPE_BYTES = _NAME_BYTES + b"<>,*&[] \t"
+_MOST_WORDS = 8  # before a name
+_ARROW = re.compile(
+    _MODIFIERS + rb"(" + _WORD + rb")[ \t]*(?::[^=]{0,80})?=[ \t]*(?:async[ \t]*)?"
+    rb"(?:\([^()]{0,160}\)|" + _WORD + rb")[ \t]*(?::[^=]{0,60})?=>"
 )
+_IMPLEMENTED = re.compile(
+    rb"[ \t]for[ \t]+(?:&(?:'\w+[ \t]+)?)?(?:mut[ \t]+|dyn[ \t]+)*+(?:" + _WORD + rb"::)*+(" + _WORD + rb")"
+)
+_SCRIPTS = frozenset({"js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts"})
+# What begins an annotation, and where it is none: a rule of CSS, a keyword of Objective-C.
+_ANNOTATIONS = dict.fromkeys(("java", "kt", "kts", "scala", "groovy", "swift", "dart", *_SCRIPTS), b"@")
+_ANNOTATIONS |= {"rs": b"#[", "php": b"#[", "cs": b"["}
+_ANNOTATION = re.compile(rb"@[\w.:]+[ \t]*|#!?(?=\[)|(?=\[[ \t]*[A-Za-z_])")
+_ANNOTATION_LINES = 20
+_OPENS_BRACKET, _CLOSES_BRACKET = b"([{", b")]}"
 _C_KIN = frozenset({"c", "h", "cc", "hh", "cpp", "hpp", "cxx", "hxx", "m", "mm", "cu", "ino", "java", "cs", "d"})
 _MAX_LEVEL = 24  # half columns of two
 _COST = 3
@@ -82,17 +95,22 @@ def outline(page: Page, suffix: str) -> Outline:
     import numpy as np
 
     comments = _comments(page, suffix)
+    _add_annotations(page, suffix, comments)
     first_bytes = page.first
     ink = np.flatnonzero(~page.blank)
     code = ink[~comments[ink]]
     raw = np.frombuffer(page.data, np.uint8)
+    closes = _CLOSES_DATA if suffix in _DATA else _CLOSES
     closing = np.array(
-        [line for line, offset in _candidates(raw, code, first_bytes) if _CLOSES.match(page.data, offset)],
+        [line for line, offset in _candidates(raw, code, first_bytes) if closes.match(page.data, offset)],
         np.int64,
     )
     code = code[~np.isin(code, closing)]
     is_code = suffix not in _DATA and (suffix != "" or page.data.startswith(b"#!"))
-    openings = _openings(page, code, suffix) if is_code else {}
+    openings, types = _openings(page, code, suffix) if is_code else ({}, [])
+    if types:
+        comments[types] = True  # a type on a line of its own goes with the name below it
+        code = code[~np.isin(code, types)]
     cuts, costs = _cuts(page, code, comments, openings)
     return Outline(cuts, costs, _definitions(page, code, comments, openings))
 
@@ -125,9 +143,48 @@ def _comments(page: Page, suffix: str) -> NDArray[np.bool_]:
     return found & ~page.blank
 
 
-def _openings(page: Page, lines: NDArray[np.int64], suffix: str) -> dict[int, Definition]:
-    """The lines that define something."""
+def _add_annotations(page: Page, suffix: str, comments: NDArray[np.bool_]) -> None:
+    """Annotations that stand on lines of their own go with what follows them, as comments do."""
+    import numpy as np
+
+    mark = _ANNOTATIONS.get(suffix)
+    if mark is None:
+        return
+    raw = np.frombuffer(page.data, np.uint8)
+    inked = np.flatnonzero(~page.blank & ~comments)
+    after = -1
+    for line in inked[raw[page.first[inked]] == mark[0]].tolist():
+        if line >= after and (end := _annotation_end(page, line)) > line:
+            comments[line:end] = ~page.blank[line:end]
+            after = end
+
+
+def _annotation_end(page: Page, line: int) -> int:
+    """The line after an annotation that fills its lines; ``line`` itself if there is none, or code after it."""
+    begin, end = int(page.first[line]), int(page.starts[line + 1])
+    match = _ANNOTATION.match(page.data, begin, min(end, begin + _READ))
+    if match is None:
+        return line
+    depth, at = 0, match.end()
+    for here in range(line, min(line + _ANNOTATION_LINES, page.count)):
+        for offset in range(at, min(int(page.starts[here + 1]), at + _READ)):
+            sign = page.data[offset]
+            if sign in _OPENS_BRACKET:
+                depth += 1
+            elif sign in _CLOSES_BRACKET:
+                depth -= 1
+            elif depth == 0 and sign not in b" \t\r\n":
+                return line
+        if depth <= 0:
+            return here + 1
+        at = int(page.starts[here + 1])
+    return line
+
+
+def _openings(page: Page, lines: NDArray[np.int64], suffix: str) -> tuple[dict[int, Definition], list[int]]:
+    """The lines that define something; and those that hold the type of what the next line names."""
     found: dict[int, Definition] = {}
+    types: list[int] = []
     rows = zip(
         lines.tolist(),
         page.first[lines].tolist(),
@@ -135,31 +192,93 @@ def _openings(page: Page, lines: NDArray[np.int64], suffix: str) -> dict[int, De
         page.indent[lines].tolist(),
         strict=True,
     )
+    before, before_line = b"", -1
     for line, begin, end, indent in rows:
-        if indent > 16:
-            continue
         text = page.data[begin : min(end - 1, begin + _READ)]
-        named = _named(text, typed=indent == 0 and suffix in _C_KIN)
-        if named is not None:
-            name, holds = named
-            found[line] = Definition(line, line, indent, name.decode("utf-8", "replace"), holds)
-    return found
+        if indent <= 16:
+            named = _named(text, typed=suffix in _C_KIN and (indent == 0 or _is_brace(page, line + 1)))
+            if named is None and suffix in _SCRIPTS:
+                named = _of_script(page, line, text, indent)
+            if named is None and suffix in _C_KIN and indent == 0 and before_line == line - 1 and _is_type(before):
+                called = _called(b"int " + text, typed=True)
+                if called is not None:
+                    named = (called, False)
+                    types.append(before_line)
+            if named is not None:
+                name, holds = named
+                found[line] = Definition(line, line, indent, name.decode("utf-8", "replace"), holds)
+        before, before_line = (text, line) if indent == 0 else (b"", -1)
+    return found, types
+
+
+def _is_brace(page: Page, line: int) -> bool:
+    """Whether a line holds an opening brace alone."""
+    return line < page.count and page.data[int(page.first[line]) : int(page.starts[line + 1])].rstrip() == b"{"
+
+
+def _is_type(text: bytes) -> bool:
+    """Whether a line of C may be the type of what the next one names, as GNU writes it."""
+    return bool(text) and not text.strip(_TYPE_BYTES + b"\r") and not _NO_TYPE.match(text) and b":" not in text
+
+
+def _of_script(page: Page, line: int, text: bytes, indent: int) -> tuple[bytes, bool] | None:
+    """A property that holds an arrow function, or a method whose parameters stand on lines of their own."""
+    match = _ARROW.match(text)
+    if match:
+        return match[1], False
+    head = text.rstrip()
+    if not head.endswith(b"(") or head.count(b"(") != 1:
+        return None
+    for below in range(line + 1, min(line + _ANNOTATION_LINES, page.count)):
+        if not page.blank[below] and page.indent[below] <= indent:
+            closing = page.data[int(page.first[below]) : int(page.starts[below + 1])].rstrip()
+            called = _called(head + b") {", typed=False)
+            return (called, False) if called and closing.startswith(b")") and closing.endswith(b"{") else None
+    return None
 
 
 def _named(text: bytes, *, typed: bool) -> tuple[bytes, bool] | None:
     """The name that a line defines, and whether what it names holds members."""
     match = _KEYWORD.match(text)
+    if match and match[1] == b"impl" and (implemented := _IMPLEMENTED.search(text, match.start(2))):
+        return implemented[1], True
     if match:
         return (match[2], match[1] in _HOLDERS) if not text.rstrip().endswith(b";") else None
     for pattern in (_ASSIGNED, _CREATE):
         match = pattern.match(text)
         if match:
             return match[1].strip(b'"`'), False
-    if b"(" in text:
-        match = _CALLABLE.match(text) or (_TYPED.match(text.rstrip()) if typed else None)
-        if match:
-            return match[1], False
+    name = _called(text, typed=typed)
+    return None if name is None else (name, False)
+
+
+def _called(text: bytes, *, typed: bool) -> bytes | None:
+    """The name of a function that a line declares: ``name(...) {`` in C and its kin, Java, JavaScript and shells.
+
+    With ``typed`` (C's kin alone) the brace may stand on a later line, if a type stands before the name. Not a regular
+    expression: one that says the same takes exponential time on a row of stars.
+    """
+    head, paren, rest = text.partition(b"(")
+    if not paren:
+        return None
+    head = head.rstrip(b" \t")
+    before = head.rstrip(_NAME_BYTES)
+    name = head[len(before) :]
+    if not _NAME.fullmatch(name) or before.strip(_TYPE_BYTES) or before.rstrip(b" \t*&") == before != b"":
+        return None
+    if len(before.split()) > _MOST_WORDS:
+        return None
+    if not _NO_CALLABLE.match(text) and _first_of(rest, b";=\"'{") == b"{":
+        return name
+    if typed and before and not _NO_TYPE.match(text) and not _first_of(rest, b";=\"'"):
+        return name
     return None
+
+
+def _first_of(text: bytes, signs: bytes) -> bytes:
+    """The first byte of ``text`` that is one of ``signs``; empty if none is."""
+    found = min((at for at in map(text.find, (bytes([sign]) for sign in signs)) if at >= 0), default=-1)
+    return text[found : found + 1] if found >= 0 else b""
 
 
 def _definitions(

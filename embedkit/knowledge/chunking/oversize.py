@@ -11,6 +11,7 @@ from embedkit.knowledge.chunking.tokens import HEAVIEST_PAIR, byte_weights
 
 _SPACE = b" \t\r\f\v"
 _MAX_LEVEL = 16
+_ENDS = (b"},", b"};")
 
 
 def split_lines(page: Page, start: int, end: int, sizes: Sizes) -> list[tuple[int, int]]:
@@ -21,7 +22,7 @@ def split_lines(page: Page, start: int, end: int, sizes: Sizes) -> list[tuple[in
 
 
 def split_characters(page: Page, line: int, sizes: Sizes) -> Iterator[str]:
-    """Cut one line into pieces of at most ``sizes.target``, each at the last white space of its last quarter."""
+    """Cut one line into pieces of at most ``sizes.target``: between objects, else at white space near their ends."""
     import numpy as np
 
     data = page.data[page.starts[line] : page.starts[line + 1]].rstrip(b"\r\n")
@@ -31,9 +32,21 @@ def split_characters(page: Page, line: int, sizes: Sizes) -> Iterator[str]:
     while start < len(data):
         end = max(start + 1, int(np.searchsorted(before, before[start] + limit, side="right")) - 1)
         if end < len(data):
-            end = _at_space(data, end - (end - start) // 4, end) or _at_character(data, start, end)
+            end = (
+                _between_objects(data, start + (end - start) // 4, end)
+                or _at_space(data, end - (end - start) // 4, end)
+                or _at_character(data, start, end)
+            )
         yield data[start:end].decode("utf-8", "surrogatepass")
         start = end
+
+
+def _between_objects(data: bytes, low: int, high: int) -> int:
+    """The offset after the last end of an object in ``data[low:high]``, or 0."""
+    at = max(data.rfind(end, low, high) for end in _ENDS)
+    if at < 0:
+        return 0
+    return at + 2 + (data[at + 2 : at + 3] == b" " and at + 3 <= high)
 
 
 def _at_space(data: bytes, low: int, high: int) -> int:

@@ -19,8 +19,9 @@ _MARKS = bytes(1 if byte in _BLANK else 0 for byte in range(256))
 class Page:
     r"""The lines of one text, as bytes.
 
-    Lines end with ``\n`` and nothing else (a form feed or a Unicode separator is part of its line), as editors and
-    compilers count them. Bytes rather than characters, because regular expressions and numpy then share offsets.
+    Lines end with ``\n`` (in a text without any, with ``\r``) and nothing else: a form feed or a Unicode separator is
+    part of its line, as editors and compilers count them. Bytes rather than characters, because regular expressions
+    and numpy then share offsets.
 
     Attributes:
         data: The text in UTF-8 (lone surrogates passed through), closed by a line end.
@@ -34,6 +35,9 @@ class Page:
         import numpy as np
 
         data = text.encode("utf-8", "surrogatepass")
+        inner = data.rstrip(b"\r\n")
+        if b"\r" in inner and b"\n" not in inner:
+            data = data.replace(b"\r", b"\n")  # old Macs end lines so
         self.data = data if data.endswith(b"\n") else data + b"\n"
         raw = np.frombuffer(self.data, np.uint8)
         self.starts: NDArray[np.int64] = np.concatenate(([0], np.flatnonzero(raw == ord("\n")) + 1))

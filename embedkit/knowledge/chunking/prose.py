@@ -15,12 +15,16 @@ _BARE_NAMES = frozenset(
     | {"changelog", "changes", "news", "history", "todo"}
 )
 
-_FENCE = re.compile(rb"(`{3,}|~{3,})")
-_HASHES = re.compile(rb"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t\r]*$")
+# As CommonMark has it: what opens a block with backticks has none in its info, else it is an inline code span.
+_FENCE = re.compile(rb"(`{3,}(?=[^`]*+\Z)|~{3,})")
+_DELIMITER = re.compile(rb"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t\r]*")
+_FRONT_MATTER = {b"---": (b"---", b"..."), b"+++": (b"+++",)}
+_TABLE_LEVEL = 50  # below every heading
 _RULE = re.compile(rb"([!-/:-@\[-`{-~])\1{2,}[ \t\r]*$")
 _MARKDOWN_RULES = {b"=": 1, b"-": 2}
 _MAX_TITLE = 120  # bytes
-_PARAGRAPH, _LINE, _FENCED = 10, 40, 60  # costs; a heading's is its level
+_MOST_FRONT_MATTER = 400  # lines
+_PARAGRAPH, _LINE, _ROW, _FENCED = 10, 40, 45, 60  # costs; a heading's is its level
 
 
 def speaks(suffix: str, name: str) -> bool:
@@ -32,7 +36,11 @@ def outline(page: Page, suffix: str) -> Outline:
     """Where a text may be cut: before its sections, then its paragraphs, then its lines."""
     reader = _Reader(page, suffix)
     lines, costs = reader.read()
-    events = [(opening.start, opening.level, opening) for opening in reader.headings]
+    events: list[tuple[int, int, Definition | None]] = [
+        (opening.start, opening.level, opening) for opening in reader.headings
+    ]
+    events += reader.tables
+    events.sort(key=lambda event: event[0])
     return Outline(lines, costs, nest(events, page.count - 1, " > "))
 
 
@@ -45,7 +53,10 @@ class _Reader:
         self._restructured = suffix in _RESTRUCTURED
         self._fence = b""
         self._ranks: dict[tuple[bytes, bool], int] = {}
+        self._table = False
+        self._table_head = -1
         self.headings: list[Definition] = []
+        self.tables: list[tuple[int, int, Definition | None]] = []
 
     def read(self) -> tuple[list[int], list[int]]:
         page = self._page
@@ -53,7 +64,11 @@ class _Reader:
         after_blank, indent = page.after_blank.tolist(), page.indent.tolist()
         costs = []
         skip_before = 0
+        data_before = self._after_front_matter()
         for line in lines:
+            if line < data_before:
+                costs.append(_FENCED + (0 if line == 0 else 1))
+                continue
             if self._fenced(line):
                 costs.append(_FENCED + (0 if after_blank[line] else 1))
                 continue
@@ -62,6 +77,8 @@ class _Reader:
                 self.headings.append(heading)
                 costs.append(heading.level)
                 skip_before = skip
+            elif self._in_table(line, after_blank[line]):
+                costs.append(_ROW if self._table_head != line else _PARAGRAPH)
             elif after_blank[line] and line >= skip_before:
                 costs.append(_PARAGRAPH + min(indent[line] // 2, 8))
             else:
@@ -79,7 +96,7 @@ class _Reader:
         """Whether the line lies in a fenced block of Markdown, whose opening line may be cut before."""
         if not self._markdown:
             return False
-        match = _FENCE.match(self._text(line))
+        match = _FENCE.match(self._text(line)) if self._page.indent[line] < 4 else None
         if not self._fence:
             self._fence = match[1] if match else b""
             return False
@@ -87,12 +104,39 @@ class _Reader:
             self._fence = b""
         return True
 
+    def _after_front_matter(self) -> int:
+        """The line after the data that a text of Markdown begins with, or 0."""
+        ends = _FRONT_MATTER.get(self._text(0).rstrip()) if self._markdown and self._page.indent[0] == 0 else None
+        if ends is None:
+            return 0
+        lines = range(1, min(self._page.count, _MOST_FRONT_MATTER))
+        return next((line + 1 for line in lines if self._text(line).rstrip() in ends), 0)
+
+    def _in_table(self, line: int, after_blank: bool) -> bool:
+        """Whether the line is a row of a table of Markdown; its head is a scope, which goes with each of its chunks."""
+        if not self._markdown:
+            return False
+        text = self._text(line)
+        if self._table and (after_blank or b"|" not in text):
+            self._table = False
+            self.tables.append((line, _TABLE_LEVEL, None))
+        if (
+            not self._table
+            and b"|" in text
+            and _DELIMITER.fullmatch(self._text(line + 1))
+            and b"|" in self._text(line + 1)
+        ):
+            self._table = True
+            self._table_head = line
+            self.tables.append((line, _TABLE_LEVEL, self._opening(line, _TABLE_LEVEL, text.strip(b"| \t\r"))))
+        return self._table
+
     def _heading(self, line: int) -> tuple[Definition | None, int]:
         """The heading that begins on the line, and the line after it."""
         if self._markdown:
-            match = _HASHES.match(self._text(line)) if self._page.indent[line] < 4 else None
-            if match:
-                return self._opening(line, len(match[1]), match[2]), line + 1
+            found = _hashed(self._text(line)) if self._page.indent[line] < 4 else None
+            if found:
+                return self._opening(line, *found), line + 1
             level = self._underlined(line)
             if level and level[0] in _MARKDOWN_RULES:
                 return self._opening(line, _MARKDOWN_RULES[level[0]], self._text(line)), line + 2
@@ -123,3 +167,13 @@ class _Reader:
     def _opening(self, line: int, level: int, title: bytes) -> Definition:
         name = " ".join(title[:_MAX_TITLE].decode("utf-8", "replace").split())
         return Definition(line, line, level, name, True)
+
+
+def _hashed(text: bytes) -> tuple[int, bytes] | None:
+    """Level and title of a heading that begins with ``#``; an expression for it would go back over every blank."""
+    rest = text.lstrip(b"#")
+    level = len(text) - len(rest)
+    if not 1 <= level <= 6 or rest[:1] not in (b" ", b"\t"):
+        return None
+    title = rest.strip(b" \t\r")
+    return level, title.rstrip(b"#").rstrip(b" \t")

@@ -56,14 +56,23 @@ async def _bring_on(stage: Stage, flow: Flow, count: int, seconds: float, **tick
     await stage.rest()
 
 
-def check_bound(stage: Stage, f: Flow, g: Flow, since: float, until: float) -> None:
+def check_bound(stage: Stage, f: Flow, g: Flow, since: float, until: float, *, allowed: float | None = None) -> None:
     """The bound of the law, for every span within ``since`` and ``until``, in which ``f`` waits all along.
+
+    Args:
+        stage: Where they play.
+        f: Who waits.
+        g: Who is served.
+        since: Instant.
+        until: Instant.
+        allowed: How much ``g`` may receive more, if not what the head of this file says.
 
     Raises:
         LawBroken: It was exceeded.
     """
     assert stage.capacity is not None
-    allowed = max(f.offset - g.offset, 0.0) + stage.capacity * (f.service / f.share + g.service / g.share)
+    if allowed is None:
+        allowed = max(f.offset - g.offset, 0.0) + stage.capacity * (f.service / f.share + g.service / g.share)
     # What g is ahead, at each instant; its greatest rise is what no span may exceed.
     ahead = lowest = rate = 0.0
     last = since

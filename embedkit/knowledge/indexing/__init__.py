@@ -1,0 +1,1 @@
+"""From a snapshot to stored vectors: prepare, compare, buy, keep."""

@@ -1,0 +1,1 @@
+"""How stored chunks are found: words, vectors, and the two joined."""

@@ -1,0 +1,64 @@
+"""The folder in which fetched repositories are kept: one fetch at a time into each, and nothing in it that can stick.
+
+Whoever holds a repository's lock is alone with it, in this process and in others. So a lock file of dulwich's own that
+is found then is what a process that was killed left behind, and is taken away.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_LOOK_UP_SECONDS = 0.05
+
+
+@contextmanager
+def locked(path: Path, check: Callable[[], object]) -> Iterator[None]:
+    """Hold the lock at ``path``; while another process has it, ``check`` is called and may raise.
+
+    Raises:
+        OSError: The lock cannot be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        remove(path)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                check()
+                time.sleep(_LOOK_UP_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def drop_stale_locks(folder: Path) -> None:
+    """Take away the lock files of a repository whose lock we hold."""
+    for above, folders, files in os.walk(folder):
+        if "objects" in folders:
+            folders.remove("objects")  # held by nobody: objects and packs are written beside, and renamed
+        for name in (*files, *folders):
+            if name.endswith(".lock"):
+                remove(Path(above, name))
+
+
+def remove(path: Path) -> None:
+    """Take away a file or folder, whatever it is.
+
+    Raises:
+        OSError: It cannot be removed.
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+        return
+    with suppress(FileNotFoundError):
+        path.unlink()

@@ -1,0 +1,155 @@
+"""What a store remembers of each repository between sweeps. Functions of a connection, run inside a transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from embedkit.clocks import ZERO, Clocks
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+@attrs.frozen
+class Last:
+    """How a repository's last sweep ended.
+
+    Attributes:
+        outcome: A word of the outcome table.
+        code: Durable code of the error that decided it, or ``None``.
+        attribution: ``queue`` or ``provider``, where there was an error with clocks.
+        reason: One line for people.
+        clocks: Sums over its tickets.
+        at: Wall-clock time, seconds since 1970.
+    """
+
+    outcome: str
+    code: str | None
+    attribution: str | None
+    reason: str | None
+    clocks: Clocks
+    at: float
+
+
+@attrs.frozen
+class RepositoryRecord:
+    """One repository in the store.
+
+    Attributes:
+        id: The store's own number for it.
+        tenant_id: The store's own number for its tenant.
+        tenant: The tenant's name.
+        name: Its name, unique within the tenant.
+        revision: The checkpoint: the last revision that was stored whole, or ``None``.
+        generation: The chunking generation of that checkpoint.
+        streak: Failures in a row.
+        succeeded: Whether any sweep of it ever completed.
+        outstanding: Documents that the last sweep left undone.
+        next_due_at: Wall-clock time when it is due again, or ``None``: at once.
+        last: How its last sweep ended, or ``None``: never swept.
+        root: Where it lay when it was swept last: an absolute path, or an address without what is secret in it.
+        batch_ceiling: Most inputs that a ticket of its next sweep may hold, since larger ones timed out; ``None``: as
+            many as the settings say.
+    """
+
+    id: int
+    tenant_id: int
+    tenant: str
+    name: str
+    revision: str | None = None
+    generation: int = 0
+    streak: int = 0
+    succeeded: bool = False
+    outstanding: int = 0
+    next_due_at: float | None = None
+    last: Last | None = None
+    batch_ceiling: int | None = None
+    root: str | None = None
+
+
+_SELECT = """
+    SELECT r.id, r.tenant_id, t.name, r.name, r.revision, r.generation, r.streak, r.succeeded, r.outstanding,
+           r.next_due_at, r.batch_ceiling, r.root, r.outcome, r.code, r.attribution, r.reason, r.queue_wait,
+           r.provider_time, r.retry_wait, r.at
+    FROM repositories r JOIN tenants t ON t.id = r.tenant_id
+"""
+
+
+def tenant_id(connection: sqlite3.Connection, name: str) -> int | None:
+    """The tenant's number, or ``None``: the store does not know it."""
+    row = connection.execute("SELECT id FROM tenants WHERE name = ?", (name,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def tenant_names(connection: sqlite3.Connection) -> list[str]:
+    """All tenants that have repositories, sorted."""
+    rows = connection.execute(
+        "SELECT name FROM tenants t WHERE EXISTS (SELECT 1 FROM repositories WHERE tenant_id = t.id) ORDER BY name"
+    )
+    return [name for (name,) in rows]
+
+
+def ensure(connection: sqlite3.Connection, tenant: str, name: str, root: str | None = None) -> RepositoryRecord:
+    """The repository's record, made if the store has none; it lies at ``root`` now, if that is known."""
+    connection.execute("INSERT OR IGNORE INTO tenants (name) VALUES (?)", (tenant,))
+    connection.execute(
+        "INSERT OR IGNORE INTO repositories (tenant_id, name) SELECT id, ? FROM tenants WHERE name = ?", (name, tenant)
+    )
+    if root is not None:
+        connection.execute(
+            """
+            UPDATE repositories SET root = ? WHERE name = ? AND root IS NOT ?
+            AND tenant_id = (SELECT id FROM tenants WHERE name = ?)
+            """,
+            (root, name, root, tenant),
+        )
+    row = connection.execute(f"{_SELECT} WHERE t.name = ? AND r.name = ?", (tenant, name)).fetchone()
+    return _record(row)
+
+
+def all_records(connection: sqlite3.Connection) -> list[RepositoryRecord]:
+    """Every repository, by tenant and name."""
+    return [_record(row) for row in connection.execute(f"{_SELECT} ORDER BY t.name, r.name")]
+
+
+def save(connection: sqlite3.Connection, record: RepositoryRecord) -> None:
+    """Write what a sweep changed of ``record``."""
+    last = record.last
+    clocks = last.clocks if last is not None else ZERO
+    connection.execute(
+        """
+        UPDATE repositories SET revision = ?, generation = ?, streak = ?, succeeded = ?, outstanding = ?,
+            next_due_at = ?, batch_ceiling = ?, outcome = ?, code = ?, attribution = ?, reason = ?, queue_wait = ?,
+            provider_time = ?, retry_wait = ?, at = ?
+        WHERE id = ?
+        """,
+        (
+            record.revision,
+            record.generation,
+            record.streak,
+            record.succeeded,
+            record.outstanding,
+            record.next_due_at,
+            record.batch_ceiling,
+            *((last.outcome, last.code, last.attribution, last.reason) if last is not None else (None,) * 4),
+            clocks.queue_wait,
+            clocks.provider_time,
+            clocks.retry_wait,
+            last.at if last is not None else None,
+            record.id,
+        ),
+    )
+
+
+def _record(row: tuple[Any, ...]) -> RepositoryRecord:
+    id_, tenant_number, tenant, name, revision, generation, streak, succeeded, outstanding, due, *end = row
+    ceiling, root, outcome, code, attribution, reason, queue_wait, provider_time, retry_wait, at = end
+    last = None
+    if outcome is not None:
+        last = Last(outcome, code, attribution, reason, Clocks(queue_wait, provider_time, retry_wait), at)
+    found = RepositoryRecord(
+        id_, tenant_number, tenant, name, revision, generation, streak, bool(succeeded), outstanding
+    )
+    return attrs.evolve(found, next_due_at=due, last=last, batch_ceiling=ceiling, root=root)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from knowledge_base import bought, open_store, prepared
+from store_content import content_of
+
+from embedkit.activity.process import Process, this_process
+from embedkit.database import open_database
+from embedkit.knowledge.storing import leases
+from embedkit.knowledge.storing.leases import LEASE_SECONDS, Lease, Leased
+
+HOLDS_A_LEASE = """
+import sys, trio
+from embedkit.database import open_database
+from embedkit.knowledge.storing.store import SqliteStore
+async def main():
+    async with open_database(sys.argv[1]) as database:
+        store = SqliteStore(database)
+        await store.open()
+        await store.lease(await store.repository("a", "api"))
+        print("held", flush=True)
+        await trio.to_thread.run_sync(sys.stdin.read)
+trio.run(main)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite3"
+
+
+async def take(path: Path, here: Process, now: float) -> Lease:
+    async with open_database(path) as database:
+        return await database.write(lambda connection: leases.take(connection, 1, here, now))
+
+
+async def made(path: Path) -> None:
+    async with open_store(path) as store:
+        assert (await store.repository("a", "api")).id == 1
+
+
+async def test_one_holds_it_and_another_is_told_who(path: Path) -> None:
+    async with open_store(path) as store:
+        record = await store.repository("a", "api")
+        lease = await store.lease(record)
+        with pytest.raises(Leased, match=rf"process {os.getpid()} on "):
+            await store.lease(record)
+        await store.lease(await store.repository("a", "site"))  # a lease is of one repository
+        await store.release(lease)
+        await store.lease(record)
+
+
+async def test_a_lease_that_is_renewed_does_not_expire_and_one_that_is_not_does(path: Path) -> None:
+    await made(path)
+    here = this_process()
+    first = await take(path, here, now=1000.0)
+    with pytest.raises(Leased):
+        await take(path, here, now=1000.0 + LEASE_SECONDS - 0.1)
+    async with open_database(path) as database:
+        await database.write(lambda connection: leases.hold(connection, first, 1050.0))
+    with pytest.raises(Leased):
+        await take(path, here, now=1000.0 + LEASE_SECONDS + 1)
+    await take(path, here, now=1050.0 + LEASE_SECONDS + 1)
+
+
+async def test_who_lost_the_lease_commits_nothing_and_does_not_give_the_new_one_back(path: Path) -> None:
+    async with open_store(path) as store:
+        record = await store.repository("a", "api")
+        old = await store.lease(record)
+        async with open_database(path) as database:
+            far = this_process()
+            new = await database.write(lambda connection: leases.take(connection, record.id, far, 4e9))
+        with pytest.raises(Leased):
+            await store.commit(record, old, bought(["one"]), [prepared("one.txt", "one")])
+        await store.release(old)
+        await store.renew(new)
+    assert content_of(path).vectors == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "dead"),
+    [
+        ({"started": "1"}, True),  # the same process id, given again
+        ({"boot": "another"}, True),
+        ({"pid": 2**22 + 1, "started": ""}, True),  # above what Linux gives
+        ({"host": "elsewhere", "pid": 2**22 + 1}, False),  # cannot be asked
+    ],
+    ids=["pid-reused", "before-the-boot", "no-such-process", "another-host"],
+)
+async def test_a_dead_holder_is_no_holder(path: Path, changed: dict[str, Any], dead: bool) -> None:
+    await made(path)
+    await take(path, attrs.evolve(this_process(), **changed), now=1000.0)
+    if dead:
+        await take(path, this_process(), now=1000.1)
+    else:
+        with pytest.raises(Leased):
+            await take(path, this_process(), now=1000.1)
+
+
+async def test_the_lease_of_a_killed_process_is_free_at_once(path: Path) -> None:
+    holder = subprocess.Popen(  # noqa: ASYNC220  # nothing else happens here meanwhile
+        [sys.executable, "-c", HOLDS_A_LEASE, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        async with open_store(path) as store:
+            record = await store.repository("a", "api")
+            with pytest.raises(Leased, match=rf"process {holder.pid} on "):
+                await store.lease(record)
+            holder.kill()
+            holder.wait()
+            await store.lease(record)
