@@ -53,8 +53,12 @@ def endings_of(caller: Caller, stage: Stage) -> frozenset[str]:
         return frozenset({"succeeded"})
     if stage.is_over and max(caller.back_at, caller.ended_at[-1]) >= stage.over_at:
         # The end came while its call was out, or while it slept after a failure; or it had failed in that very step.
-        # A transport that fails as the engine's end closes it may be taken for a failure.
-        words = {"unsettled"} if ending == "cut" and caller.last_step.if_cut is None else {"unsettled", "failed"}
+        # A limit that has passed is a failure, whatever ends in that instant; and a transport that fails as the end
+        # closes it may be taken for one.
+        limit = caller.ticket.timeout
+        is_late = limit is not None and caller.ended_at[-1] - caller.began_at[-1] >= limit
+        may_have_failed = ending == "error" or is_late or caller.last_step.if_cut is not None
+        words = {"unsettled", "failed"} if may_have_failed else {"unsettled"}
         return frozenset(words | {"aborted"} if has_left else words)
     if has_left and ending == "error" and caller.back_at == caller.ended_at[-1]:
         return frozenset({"aborted", "failed"})  # it had failed, or was told to end, in one instant

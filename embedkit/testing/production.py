@@ -21,6 +21,7 @@ from embedkit.testing.trace import Findings, LawBroken, Trace, require
 FOR_EVER = 100_000.0
 # A waiting room of this size, or less, is filled to the last place once the play is over.
 _SMALL = 8
+_STUCK = "; cancelling it did not end it: does the lane shield its callers, swallow Cancelled, or raise in cancel()?"
 
 
 def play(
@@ -61,8 +62,7 @@ class _Production:
         if watch.given_up is not None:
             self._findings.did(law, watch.given_up)
             if watch.was_stuck and self._findings.does is not None:
-                more = "; cancelling it did not end it: does the lane shield its callers, swallow Cancelled, or raise in cancel()?"
-                self._findings.does = attrs.evolve(self._findings.does, what=self._findings.does.what + more)
+                self._findings.does = attrs.evolve(self._findings.does, what=self._findings.does.what + _STUCK)
         was_given_up = watch.given_up is not None or not self._was_made
         return LawVerdict(
             law, self._scenario.name, seed, self._findings.does, self._findings.writes, str(self._trace), was_given_up

@@ -25,7 +25,8 @@ STEPS = 60_000
 REAL_SECONDS = 15.0
 # Turns of the loop that a cancelled run has to end in; a clean one needs some dozens.
 GRACE = 5_000
-# Runs that nothing could end, or that ended in the middle of a step. Kept, since a collected one would go on: with GeneratorExit in each of its tasks.
+# Runs that nothing could end, or that ended in the middle of a step. Kept, since collecting one would throw
+# GeneratorExit into each of its tasks.
 _LEFT: list[object] = []
 
 

@@ -44,7 +44,7 @@ class LimiterLane(LaneBase):
                 if entry.state == "queued":
                     self.leave(entry)
                 raise
-        raise entry.parting or LaneClosed("left")
+        raise entry.parting
 
     def shed(self, entry: LaneEntry, error: EmbedkitError) -> bool:
         entry.end_pause()

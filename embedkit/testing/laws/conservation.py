@@ -8,6 +8,8 @@ from __future__ import annotations
 import trio
 
 from embedkit import LaneClosed, LaneFull, ProviderTimeout
+from embedkit.testing.books import ENDINGS as ENDINGS
+from embedkit.testing.books import accounted as accounted
 from embedkit.testing.caller import Caller
 from embedkit.testing.laws.mixture import mixture
 from embedkit.testing.laws.scenario import Law

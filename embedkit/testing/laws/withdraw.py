@@ -251,8 +251,8 @@ async def places(stage: Stage) -> None:
             f"two may wait, and in round {rounds} they come back with {', '.join(caller.fate for caller in waiting)}",
         )
         stage.check_error(refused, LaneFull)
-        for caller, by in zip(waiting, ("own scope", "outer scope"), strict=True):
-            stage.cancel(caller, by)
+        stage.cancel(waiting[0], "own scope")
+        stage.cancel(waiting[1], "outer scope")
         await stage.rest()
     totals = stage.totals
     stage.check_written((totals.offered, totals.withdrawn) == (11, 10), f"11 were offered, 10 left; it says {totals}")
