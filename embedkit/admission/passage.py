@@ -79,8 +79,11 @@ class Register:
         self.counts = dict.fromkeys(COUNTED, 0)
         self.failures = 0
 
-    def note_failure(self, error: Exception) -> None:
-        """The ledger raised ``error``: that is its own business."""
+    def note_failure(self, error: BaseException) -> None:
+        """The ledger raised ``error``: that is its own business, whatever it is.
+
+        A Ctrl-C is none of these: the moves of a ticket are protected from it.
+        """
         self.failures += 1
         if self.failures == 1:
             logger.warning(
@@ -156,7 +159,7 @@ class Passage:
                 now=now,
                 disposition=register.disposition,
             )
-        except Exception as error:
+        except BaseException as error:
             register.note_failure(error)
 
     def offer(self, lane: Sheds) -> None:
@@ -174,7 +177,7 @@ class Passage:
         if self._row is not None:
             try:
                 self._register.ledger.dispatched(self._row, now)
-            except Exception as error:
+            except BaseException as error:
                 self._register.note_failure(error)
 
     def begin_attempt(self, now: float) -> None:
@@ -185,7 +188,7 @@ class Passage:
         if self._row is not None:
             try:
                 self._attempt = self._register.ledger.attempt_started(self._row, number, now)
-            except Exception as error:
+            except BaseException as error:
                 self._register.note_failure(error)
 
     def end_attempt(self, now: float, result: Result | None) -> None:
@@ -203,7 +206,7 @@ class Passage:
             self._register.ledger.attempt_ended(
                 self._attempt, now, code=code, status=status if isinstance(status, int) else None
             )
-        except Exception as error:
+        except BaseException as error:
             self._register.note_failure(error)
 
     def pause(self, now: float) -> trio.CancelScope:
@@ -272,7 +275,7 @@ class Passage:
                     attribution=put_down_to,
                     detached=self.caller is None and (word == "succeeded" or word == "failed"),
                 )
-            except Exception as raised:
+            except BaseException as raised:
                 register.note_failure(raised)
 
     # What is no move.
