@@ -334,7 +334,10 @@ def is_provider_timeout(error: object) -> bool:
     """
     if not isinstance(error, EmbedkitError):
         return False
-    code: object = error.code
+    try:
+        code: object = error.code
+    except Exception:  # of a class of somebody's own; total over any input
+        return False
     return isinstance(code, str) and code in _TIMEOUT_CODES
 
 

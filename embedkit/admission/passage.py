@@ -197,12 +197,12 @@ class Passage:
             return
         code: str | None = None
         status: object = None
-        if result is None:
-            code = "ABORTED"
-        elif type(result) is outcome.Error:
-            code = code_of(result.error)
-            status = getattr(result.error, "status", None)
         try:
+            if result is None:
+                code = "ABORTED"
+            elif type(result) is outcome.Error:
+                code = code_of(result.error)
+                status = getattr(result.error, "status", None)
             self._register.ledger.attempt_ended(
                 self._attempt, now, code=code, status=status if isinstance(status, int) else None
             )
@@ -329,10 +329,16 @@ class Passage:
 
     def _describe(self, error: EmbedkitError, clocks: Clocks) -> None:
         """Give ``error`` the ticket's times, once: an error that somebody has been given does not change."""
-        if error.clocks is None:
-            error.clocks = clocks
-            error.attempts = self.ticket.attempts
-            error.attribution = attribution(clocks)
+        try:
+            if getattr(error, "clocks", None) is None:
+                error.clocks = clocks
+                error.attempts = self.ticket.attempts
+                error.attribution = attribution(clocks)
+        except Exception as raised:
+            # A class of somebody's own that takes no attributes: its ticket still ends with it.
+            logger.warning(
+                "lane %s: an error would not take its times (%s)", self._register.lane, type(raised).__name__
+            )
 
 
 def code_of(error: BaseException) -> str:

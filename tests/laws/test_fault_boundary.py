@@ -449,6 +449,38 @@ async def test_a_shrink_does_not_retire_the_last_slot_that_can_work(autojump_clo
 # What a connection and a call do.
 
 
+class OddError(ProviderFailure):
+    """An error of somebody's own: its code and status are properties that raise, and it takes no attributes."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self, "odd")
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        raise ZeroDivisionError
+
+    @property
+    def status(self) -> int:  # type: ignore[override]
+        raise ZeroDivisionError
+
+    @property
+    def clocks(self) -> None:  # type: ignore[override]
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("settlement", SETTLEMENTS)
+async def test_an_error_whose_very_attributes_raise_is_its_ticket_s_outcome(
+    settlement: Settlement, autojump_clock: MockClock
+) -> None:
+    async with open_house(settlement, autojump_clock) as house:
+        odd = await house.stage.park("odd", fails(OddError()), on_provider_timeout=lambda _: None)
+        behind = await house.stage.park("behind")
+        await behind.back.wait()
+        house.stage.check_error(odd, OddError)
+        house.stage.check_answered(behind, at=2.0)
+        assert (house.row(0).outcome, house.row(0).code) == ("failed", "unknown")
+
+
 @pytest.mark.parametrize("settlement", SETTLEMENTS)
 async def test_a_connection_that_raises_as_it_closes_is_logged(
     settlement: Settlement, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
