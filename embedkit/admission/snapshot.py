@@ -94,9 +94,7 @@ def snapshot_from(document: Mapping[str, Any]) -> LaneSnapshot:
             ceiling=int(document["ceiling"]),
             weight_in_flight=int(document["weight_in_flight"]),
             queued={str(of_class): int(count) for of_class, count in document["queued"].items()},
-            accounts=[
-                Account(str(one["class"]), *_figures(one, float(one["offset"]))) for one in document["accounts"]
-            ],
+            accounts=[Account(str(one["class"]), *_figures(one, float(one["offset"]))) for one in document["accounts"]],
             furthest_behind=[
                 Account(name_or_none(one["tenant"]), *_figures(one, 0.0), within=one["class"])
                 for one in document["furthest_behind"]

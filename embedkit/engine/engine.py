@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
 
 from embedkit.activity.ledger import Ledger
 from embedkit.admission.circuit import Circuit
+from embedkit.admission.snapshot import snapshot_of
 from embedkit.admission.ticket import Ids, Ticket, TimeoutHook
 from embedkit.admission.unqueued import Unqueued
 from embedkit.admission.waiting import Priority
@@ -277,7 +278,7 @@ class Engine:
                 database = await opening.enter_async_context(open_database(self.settings.store.path, create=create))
                 store = SqliteStore(database)
                 await store.open()
-                on_disk = LedgerOnDisk(database)
+                on_disk = LedgerOnDisk(database, of_lane=self._snapshot_of_lane)
                 await on_disk.reap()
                 await self.probes.share(database)
                 # No checkpoint from here: what is started is started once, and stays.
@@ -285,6 +286,11 @@ class Engine:
                 self._stack.push_async_exit(opening.pop_all())
                 self._knowledge = store
         return store
+
+    def _snapshot_of_lane(self, name: str) -> dict[str, Any] | None:
+        """For the ledger's writer: a lane as other processes are to see it; ``None`` if no lane has this name."""
+        found = next((lane for lane in self.lanes if lane.name == name), None)
+        return None if found is None else snapshot_of(found.statistics()).as_json()
 
     async def _write_ledger(self, on_disk: LedgerOnDisk) -> None:
         # Shielded, and ended by ``end_writing``: what cancels the engine settles its calls, and that is written too.
