@@ -225,6 +225,8 @@ class FairOrder(Order[T]):
 
     def held_by_ceiling(self, room: Room) -> Sequence[Priority]:
         """The classes that wait and that ``choose`` would pass over: the one that is held, and those behind it."""
+        if room.ceiling >= room.capacity:
+            return []  # the lane is full: there is no room that only people may use, and none to pass over
         patient = (one for one in self._classes.values() if one.is_waiting and one.name != "interactive")
         held: list[Priority] = []
         for of_class in sorted(patient, key=_key):

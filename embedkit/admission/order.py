@@ -109,5 +109,5 @@ class Order(abc.ABC, Generic[T]):
         return ()
 
     def held_by_ceiling(self, room: Room) -> Sequence[Priority]:
-        """The classes that wait and that ``choose`` would pass over, since the batch ceiling holds them back."""
+        """The classes that wait and that only the batch ceiling holds back: people may use room that these may not."""
         return ()

@@ -176,6 +176,8 @@ def test_who_is_held_by_the_ceiling(tickets: list[Waits], patient: int, held: li
     assert order.held_by_ceiling(room) == held
     chosen = order.choose(room)
     assert chosen is None or chosen.priority not in held
+    # Where no unit is kept for people, a lane at its ceiling is full, and it is the accounts that say who is next.
+    assert order.held_by_ceiling(Room(3, 0, tickets=patient, weight=patient, patient=patient)) == []
 
 
 def statistics(order: FairOrder[Waits], **known: Any) -> LaneStatistics:
