@@ -16,8 +16,10 @@ from embedkit.activity import tables
 from embedkit.activity.disk import read_lanes
 from embedkit.activity.process import this_process
 from embedkit.admission.snapshot import snapshot_from
+from embedkit.admission.waiting import Priority
 from embedkit.admission.whose_turn import whose_turn
 from embedkit.database import open_database
+from embedkit.engine import Engine
 
 
 def test_the_shape_of_a_status(shell: Shell) -> None:
@@ -103,6 +105,16 @@ provider = "far"
     assert "  far: remote, without a lane; in flight 0\n" in shell("status").out
 
 
+async def offer(engine: Engine, nursery: trio.Nursery, *tickets: tuple[Priority, str]) -> None:
+    """One after the other, each by a caller of its own that waits."""
+    statistics = engine.lane("fake").statistics
+    for priority, tenant in tickets:
+        before = statistics().totals.offered
+        nursery.start_soon(partial(engine.embed, ["text"], priority=priority, tenant=tenant))
+        while statistics().totals.offered == before:
+            await trio.lowlevel.checkpoint()
+
+
 async def test_another_process_reads_whose_turn_it_is(tmp_path: Path) -> None:
     """Law 4 in words, through the file: a lane with people, two tenants and a batch that is out."""
     released = trio.Event()
@@ -117,13 +129,7 @@ async def test_another_process_reads_whose_turn_it_is(tmp_path: Path) -> None:
 
     async with opened(store, FakeProvider(script)) as engine, trio.open_nursery() as nursery:
         await engine.knowledge()
-        waiting = engine.lane("fake").statistics
-        for number, (priority, tenant) in enumerate(
-            [("batch", "acme"), ("interactive", "acme"), ("batch", "zoo"), ("batch", "acme")]
-        ):
-            embed = partial(engine.embed, ["text"], priority=priority, tenant=tenant)
-            nursery.start_soon(embed)
-            await until(lambda number=number: waiting().totals.offered == number + 1)
+        await offer(engine, nursery, ("batch", "acme"), ("interactive", "acme"), ("batch", "zoo"), ("batch", "acme"))
         # The ledger's writer has its second to write this.
         with trio.fail_after(20):
             while True:
@@ -152,12 +158,11 @@ async def test_people_are_ahead_by_the_engine_time_that_they_had(tmp_path: Path,
     store = tmp_path / "store.sqlite3"
     async with opened(store, FakeProvider(script)) as engine, trio.open_nursery() as nursery:
         await engine.knowledge()
-        totals = engine.lane("fake").statistics
-        for number, priority in enumerate(("interactive", "interactive", "batch", "interactive"), 1):
-            nursery.start_soon(partial(engine.embed, ["text"], priority=priority))
-            await until(lambda number=number: totals().totals.offered == number)
+        statistics = engine.lane("fake").statistics
+        people: tuple[Priority, str] = ("interactive", "acme")
+        await offer(engine, nursery, people, people, ("batch", "acme"), people)
         mock_clock.jump(12.0)  # the first person has had 12 s, and the second is charged as much
-        await until(lambda: totals().totals.succeeded == 1)
+        await until(lambda: statistics().totals.succeeded == 1)
         mock_clock.jump(1.0)
         async with open_database(store, create=False) as reader:
             with trio.fail_after(600):
