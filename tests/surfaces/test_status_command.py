@@ -129,7 +129,9 @@ async def test_another_process_reads_whose_turn_it_is(tmp_path: Path) -> None:
 
     async with opened(store, FakeProvider(script)) as engine, trio.open_nursery() as nursery:
         await engine.knowledge()
-        await offer(engine, nursery, ("batch", "acme"), ("interactive", "acme"), ("batch", "zoo"), ("batch", "acme"))
+        await offer(engine, nursery, ("batch", "acme"))
+        await until(lambda: engine.lane("fake").statistics().totals.in_flight == 1)
+        await offer(engine, nursery, ("interactive", "acme"), ("batch", "zoo"), ("batch", "acme"))
         # The ledger's writer has its second to write this.
         with trio.fail_after(20):
             while True:
