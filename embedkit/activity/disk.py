@@ -4,7 +4,8 @@ A lane's step only puts the row on a list. A task of its own writes the list, at
 transactions, so that the store's own writes get their turn. Recording never fails the work.
 
 Two kinds of failure are kept apart. If the *file* takes nothing (locked, full, unreadable), the rows stay on the list
-and are tried again. If a *row* cannot be stored, it alone is refused and counted, and all others are written.
+and are tried again. If a *row* cannot be stored, it alone is refused and counted, and all others are written. The same
+holds for the snapshot of each lane that changed, which goes with the rows (``snapshots``).
 
 The list is bounded, and a row is on it once, however often it changes: what is written is the row as it is then. When
 the list is full, a change may be dropped, with one exception: the settlement of a row that is open on disk is always
@@ -21,7 +22,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from embedkit.activity import tables
 from embedkit.activity.process import Process, this_process
 from embedkit.activity.records import Records, Unstorable, records_of
 from embedkit.activity.rows import TicketRow
+from embedkit.activity.snapshots import OfLane, Snapshots, StoredLane
 
 if TYPE_CHECKING:
     import sqlite3
@@ -60,6 +62,7 @@ class DiskStatistics:
         refused: Rows that cannot be stored, counted each time.
         dropped: Changes that were not noted because the list was full.
         failures: Batches that the file did not take; their rows were kept for the next try.
+        snapshots_lost: Snapshots of lanes that could not be made or stored; the rows beside them were.
     """
 
     pending: int
@@ -67,6 +70,7 @@ class DiskStatistics:
     refused: int
     dropped: int
     failures: int
+    snapshots_lost: int
 
 
 class LedgerOnDisk:
@@ -74,6 +78,7 @@ class LedgerOnDisk:
 
     Args:
         database: Stays open for at least as long as ``run`` runs.
+        of_lane: What is stored of a lane, by its name, whenever rows of it are; without it, nothing is.
         interval: Minimum number of seconds between two writes.
         goodbye: Seconds that the last write may take when ``run`` is cancelled.
         keep_tickets: The number of tickets that are kept, the newest ones.
@@ -87,6 +92,7 @@ class LedgerOnDisk:
         self,
         database: Database,
         *,
+        of_lane: OfLane | None = None,
         interval: float = 1.0,
         goodbye: float = 1.0,
         keep_tickets: int = 200_000,
@@ -103,6 +109,7 @@ class LedgerOnDisk:
         self._pending_limit = pending_limit
         self._process = process or this_process()
         self._wall_clock = wall_clock
+        self._snapshots = Snapshots(of_lane)
         self._pending: dict[int, TicketRow] = {}
         # Rows that the file has, or is about to have, as open. Every one of them is open in the ledger too, or pending.
         self._open_on_disk: set[int] = set()
@@ -115,6 +122,7 @@ class LedgerOnDisk:
         """Note that ``row`` is to be written. Synchronous, takes a fraction of a microsecond."""
         if len(self._pending) >= self._pending_limit and row.id not in self._pending and not self._closes(row):
             self._dropped += 1
+            self._snapshots.owe((row.lane,))
         else:
             self._pending[row.id] = row
         # For a change that was dropped, too: the file may take again what is on the list.
@@ -172,6 +180,7 @@ class LedgerOnDisk:
             refused=self._refused,
             dropped=self._dropped,
             failures=self._failures,
+            snapshots_lost=self._snapshots.lost,
         )
 
     async def _contained(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -217,21 +226,38 @@ class LedgerOnDisk:
         # Made here and not in the thread: a row that a lane changes meanwhile would be written half old, half new.
         made = {row.id: self._records_of(writer, row) for row in batch.values()}
         rows = [records for records in made.values() if records is not None]
+        # Each lane as it is now, which may be later than its rows of this batch say: the rest of them follows.
+        lanes = [row.lane for row in batch.values()]
+        snapshots = self._snapshots.take(lanes)
         batch = {ticket: row for ticket, row in batch.items() if made[ticket] is not None}
         closed = [row.id for row in batch.values() if row.settled_at is not None]
         # Noted before it is so: a ticket that is settled while the thread works must find its row here.
         self._open_on_disk.update(row.id for row in batch.values() if row.settled_at is None)
         try:
             now = self._wall_clock()
-            refused = await self._database.write(partial(tables.write_rows, writer, rows, self._keep_tickets, now))
+            refused, unstored = await self._database.write(partial(self._store, writer, rows, snapshots, now))
         except BaseException:
             # Whether it failed or was cancelled: nothing of it was written.
             self._pending = {**batch, **self._pending}
+            self._snapshots.owe((*lanes, *snapshots))
             raise
         self._open_on_disk.difference_update(closed)
         self._written += len(rows) - len(refused)
         for error in refused:
             self._note_refusal(error)
+        for error in unstored:
+            self._snapshots.lose(error)
+
+    def _store(
+        self,
+        writer: int,
+        rows: Sequence[Records],
+        snapshots: Mapping[str, str],
+        now: float,
+        connection: sqlite3.Connection,
+    ) -> tuple[list[Exception], list[Exception]]:
+        refused = tables.write_rows(writer, rows, self._keep_tickets, now, connection)
+        return refused, tables.write_snapshots(writer, snapshots, now, connection)
 
     def _records_of(self, writer: int, row: TicketRow) -> Records | None:
         try:
@@ -299,6 +325,19 @@ async def read_report(database: Database) -> tuple[ReportRow, ...]:
     """
     await prepare(database)
     return await database.read(tables.report)
+
+
+async def read_lanes(database: Database, now: float) -> tuple[StoredLane, ...]:
+    """The lanes of all living processes, as each process last wrote them down, at wall-clock time ``now``.
+
+    Raises:
+        StoreError: The file cannot be used; the class says why.
+
+    Cancellation:
+        Nothing was changed.
+    """
+    await prepare(database)
+    return await database.read(partial(tables.lanes, this_process(), now))
 
 
 async def read_longest_waits(database: Database, now: float) -> dict[str, float]:

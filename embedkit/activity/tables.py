@@ -7,12 +7,13 @@ Tests: tests/activity/test_tables.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from embedkit.activity.process import Process, is_dead
 from embedkit.activity.records import Records
 from embedkit.activity.report import Group, ReportRow, Tally, report_rows
+from embedkit.activity.snapshots import StoredLane, stored_lane
 from embedkit.clocks import Clocks
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ _DAY = 86_400.0
 # Seconds without a sign of life after which a writer on another host, which cannot be asked, counts as ended. If it is
 # alive after all, its next batch writes its rows as they are.
 _SILENCE = _DAY
+# Seconds of silence after which what such a writer wrote of its lanes is not shown as the state of now.
+_SHOWN_SILENCE = 600.0
 # What is too old is measured against the newest rows, from the last of this many different days: see ``forget``.
 _WITNESSES = 3
 
@@ -49,7 +52,13 @@ CREATE TABLE activity_attempts (
     FOREIGN KEY (writer, ticket) REFERENCES activity_tickets (writer, ticket) ON DELETE CASCADE
 ) WITHOUT ROWID;
 """
-STEPS: Final = (_FIRST,)
+_SECOND = """
+CREATE TABLE activity_lanes (
+    writer INTEGER NOT NULL REFERENCES activity_writers (id) ON DELETE CASCADE, lane TEXT NOT NULL,
+    at REAL NOT NULL, snapshot TEXT NOT NULL, PRIMARY KEY (writer, lane)
+) WITHOUT ROWID;
+"""
+STEPS: Final = (_FIRST, _SECOND)
 
 # The parameters are in the order of ``records.ticket_record``.
 _UPSERT_TICKET = """
@@ -69,6 +78,15 @@ INSERT INTO activity_attempts (writer, ticket, number, started_at, ended_at, cod
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (writer, ticket, number) DO UPDATE SET ended_at = excluded.ended_at, code = excluded.code,
     status = excluded.status, retry_delay = excluded.retry_delay
+"""
+_UPSERT_LANE = """
+INSERT INTO activity_lanes (writer, lane, at, snapshot) VALUES (?, ?, ?, ?)
+ON CONFLICT (writer, lane) DO UPDATE SET at = excluded.at, snapshot = excluded.snapshot
+"""
+_LANES = """
+SELECT host, boot, pid, started, seen_at, lane, at, snapshot
+FROM activity_lanes JOIN activity_writers ON id = writer
+WHERE ended_at IS NULL ORDER BY lane, writer
 """
 _REAP = """
 UPDATE activity_tickets
@@ -98,7 +116,8 @@ def add_writer(process: Process, now: float, connection: sqlite3.Connection) -> 
 
 
 def end_writer(writer: int, now: float, connection: sqlite3.Connection) -> None:
-    """Mark the writer as ended: rows of it that are still open were left behind."""
+    """Mark the writer as ended: rows of it that are still open were left behind, and it has no lanes any more."""
+    connection.execute("DELETE FROM activity_lanes WHERE writer = ?", (writer,))
     connection.execute("UPDATE activity_writers SET ended_at = ? WHERE id = ?", (now, writer))
 
 
@@ -124,6 +143,34 @@ def write_rows(
         refused = [error for row in rows if (error := _refusal([row], connection)) is not None]
     # Ids ascend, so this finds the surplus without counting.
     connection.execute("DELETE FROM activity_tickets WHERE id <= (SELECT max(id) FROM activity_tickets) - ?", (keep,))
+    return refused
+
+
+def write_snapshots(
+    writer: int, snapshots: Mapping[str, str], now: float, connection: sqlite3.Connection
+) -> list[Exception]:
+    """Insert or update the snapshots of the writer's lanes, in the transaction that has just stored its rows.
+
+    Returns:
+        Why snapshots were refused, one error for each. No failure here costs the rows, if SQLite has not given up the
+        whole transaction.
+
+    Raises:
+        sqlite3.Error: It has: nothing was stored, the rows neither.
+    """
+    import sqlite3
+
+    refused: list[Exception] = []
+    for lane, text in snapshots.items():
+        connection.execute("SAVEPOINT activity_snapshot")
+        try:
+            connection.execute(_UPSERT_LANE, (writer, lane, now, text))
+        except (sqlite3.Error, OverflowError, ValueError, TypeError) as error:
+            if not connection.in_transaction:
+                raise
+            connection.execute("ROLLBACK TO activity_snapshot")
+            refused.append(error)
+        connection.execute("RELEASE activity_snapshot")
     return refused
 
 
@@ -192,12 +239,30 @@ def reap(here: Process, now: float, connection: sqlite3.Connection) -> int:
         "SELECT id, host, boot, pid, started, seen_at, ended_at FROM activity_writers"
     ).fetchall():
         if ended_at is None:
-            silent = host != here.host and now - seen_at > _SILENCE
-            if not silent and not is_dead(Process(host, boot, pid, started), here):
+            if not _is_gone(Process(host, boot, pid, started), here, now - seen_at, _SILENCE):
                 continue
             end_writer(writer, seen_at, connection)
         reaped += connection.execute(_REAP, (seen_at, writer)).rowcount
     return reaped
+
+
+def _is_gone(process: Process, here: Process, silent_for: float, patience: float) -> bool:
+    """Whether a writer has ended, or counts as ended: one elsewhere cannot be asked, and is given ``patience``."""
+    return is_dead(process, here) or (process.host != here.host and silent_for > patience)
+
+
+def lanes(here: Process, now: float, connection: sqlite3.Connection) -> tuple[StoredLane, ...]:
+    """The lanes of the writers that live, as each last wrote them down.
+
+    A writer on this machine is asked whether it lives, so its snapshot counts however old it is: a lane that changes is
+    written. One elsewhere that has written nothing for ten minutes is left out.
+    """
+    found = [
+        stored_lane(lane, host, pid, at, text)
+        for host, boot, pid, started, seen_at, lane, at, text in connection.execute(_LANES).fetchall()
+        if not _is_gone(Process(host, boot, pid, started), here, now - seen_at, _SHOWN_SILENCE)
+    ]
+    return tuple(lane for lane in found if lane is not None)
 
 
 def report(connection: sqlite3.Connection) -> tuple[ReportRow, ...]:

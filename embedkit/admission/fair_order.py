@@ -215,10 +215,21 @@ class FairOrder(Order[T]):
     def furthest_behind(self, count: int) -> Sequence[Account]:
         """The tenants that have been served least among those that wait, of each class. Costs O(flows)."""
         return [
-            Account(tenant.name, tenant.account, tenant.share, 0.0, len(tenant.tickets))
+            Account(tenant.name, tenant.account, tenant.share, 0.0, len(tenant.tickets), of_class.name)
             for of_class in self._classes.values()
             for tenant in of_class.level.behind(count)
         ]
+
+    def held_by_ceiling(self, room: Room) -> Sequence[Priority]:
+        """The classes that wait and that ``choose`` would pass over: the one that is held, and those behind it."""
+        if room.ceiling >= room.capacity:
+            return []  # the lane is full: there is no room that only people may use, and none to pass over
+        patient = (one for one in self._classes.values() if one.is_waiting and one.name != "interactive")
+        held: list[Priority] = []
+        for of_class in sorted(patient, key=_key):
+            if held or room.held_by_ceiling(of_class.first()):
+                held.append(of_class.name)
+        return held
 
     def _take_out(self, ticket: T, of_class: _Class[T], tenant: _Tenant[T]) -> None:
         del tenant.tickets[ticket]

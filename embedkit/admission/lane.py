@@ -174,6 +174,7 @@ class Lane(abc.ABC, Generic[C]):
             longest_wait=0.0 if oldest is None else now - oldest,
             accounts=tuple(self._order.accounts()),
             furthest_behind=tuple(self._order.furthest_behind(_SHOWN_BEHIND)),
+            held_by_ceiling=tuple(self._order.held_by_ceiling(room)),
             held_for=self._slots.held_for,
             slots=len(self._slots),
             ledger_failures=self._register.failures,

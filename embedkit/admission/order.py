@@ -27,6 +27,7 @@ class Account:
         share: Relative to the other flows of its level.
         offset: Added to the account when classes are compared; 0 for tenants.
         queued: Tickets of it that wait.
+        within: The class that a tenant competes in; ``None`` where the flow is a class.
     """
 
     flow: str | None
@@ -34,6 +35,7 @@ class Account:
     share: float
     offset: float
     queued: int
+    within: Priority | None = None
 
 
 T = TypeVar("T", bound=Waiting)
@@ -100,5 +102,12 @@ class Order(abc.ABC, Generic[T]):
         return ()
 
     def furthest_behind(self, count: int) -> Sequence[Account]:
-        """The tenants that have been served least among those that wait, where the order keeps accounts."""
+        """The tenants that have been served least among those that wait, where the order keeps accounts.
+
+        The first of a class is next in it.
+        """
+        return ()
+
+    def held_by_ceiling(self, room: Room) -> Sequence[Priority]:
+        """The classes that wait and that only the batch ceiling holds back: people may use room that these may not."""
         return ()

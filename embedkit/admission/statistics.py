@@ -50,6 +50,7 @@ class LaneStatistics:
         longest_wait: Seconds that the longest waiting ticket has waited.
         accounts: Law 4: each class's account of engine time; the class that is next is first.
         furthest_behind: Law 4: of the tenants that wait, those that have been served least, of each class.
+        held_by_ceiling: Law 4: the classes that wait and that only the batch ceiling holds back.
         held_for: Seconds for which the engine still wants to be left alone.
         slots: Slots that are open.
         ledger_failures: What the ledger raised so far; the work went on.
@@ -65,6 +66,7 @@ class LaneStatistics:
     longest_wait: float
     accounts: Sequence[Account]
     furthest_behind: Sequence[Account]
+    held_by_ceiling: Sequence[str]
     held_for: float
     slots: int
     ledger_failures: int

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
 
 from embedkit.activity.ledger import Ledger
 from embedkit.admission.circuit import Circuit
+from embedkit.admission.snapshot import snapshot_of
 from embedkit.admission.ticket import Ids, Ticket, TimeoutHook
 from embedkit.admission.unqueued import Unqueued
 from embedkit.admission.waiting import Priority
@@ -355,7 +356,7 @@ class Engine:
                 )
                 store = SqliteStore(database)
                 await store.open()
-                on_disk = None if database.is_read_only else LedgerOnDisk(database)
+                on_disk = None if database.is_read_only else LedgerOnDisk(database, of_lane=self._snapshot_of_lane)
                 if on_disk is not None:
                     await on_disk.reap()
                     await self.probes.share(database)
@@ -365,6 +366,11 @@ class Engine:
                 self._stack.push_async_exit(opening.pop_all())
                 self._knowledge = store
         return store
+
+    def _snapshot_of_lane(self, name: str) -> dict[str, Any] | None:
+        """For the ledger's writer: a lane as other processes are to see it; ``None`` if no lane has this name."""
+        found = next((lane for lane in self.lanes if lane.name == name), None)
+        return None if found is None else snapshot_of(found.statistics()).as_json()
 
     async def _write_ledger(self, on_disk: LedgerOnDisk) -> None:
         # Shielded, and ended by ``end_writing``: what cancels the engine settles its calls, and that is written too.

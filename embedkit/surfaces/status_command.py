@@ -11,8 +11,11 @@ from typing import Any
 
 import attrs
 
-from embedkit.activity.disk import read_longest_waits, read_report
+from embedkit.activity.disk import read_lanes, read_longest_waits, read_report
 from embedkit.activity.report import ReportRow
+from embedkit.activity.snapshots import StoredLane
+from embedkit.admission.snapshot import snapshot_from
+from embedkit.admission.whose_turn import whose_turn
 from embedkit.database import open_database
 from embedkit.knowledge.storing.repositories import RepositoryRecord
 from embedkit.knowledge.storing.store import SqliteStore
@@ -39,6 +42,7 @@ class Status:
         repositories: Every repository in the store.
         activity: The ledger's report over all processes that use this store.
         longest_waits: Seconds, by lane.
+        living: The lanes of processes that run now, as each last wrote them down.
         fenced: Chunks that fences leave out, by repository's number and document's path.
         probe: What is known of the provider that embeds; ``None`` if nobody ever asked.
     """
@@ -48,6 +52,7 @@ class Status:
     repositories: Sequence[RepositoryRecord]
     activity: Sequence[ReportRow]
     longest_waits: Mapping[str, float]
+    living: Sequence[StoredLane]
     probe: Verdict | None
     fenced: Mapping[int, Mapping[str, int]] = attrs.field(factory=dict)
 
@@ -94,7 +99,8 @@ class Status:
         """Each lane that was ever used, and the one in force: as all processes that use this store wrote it down."""
         name = self.settings.embedding.provider
         known = [] if lane_class(self.settings.provider(name)) is None else [name]
-        known += sorted({row.group.provider for row in self.activity if row.group.disposition == "queued"} - set(known))
+        used = {row.group.provider for row in self.activity if row.group.disposition == "queued"}
+        known += sorted((used | {stored.lane for stored in self.living}) - set(known))
         return [self._lane(name) for name in known]
 
     def unqueued(self) -> dict[str, int]:
@@ -126,6 +132,7 @@ class Status:
                 "in_flight": in_flight,
                 **{word: totals[word] for word in _ENDINGS},
             },
+            "processes": [_process(stored, self.at) for stored in self.living if stored.lane == name],
         }
 
 
@@ -142,11 +149,12 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
         now = time.time()
         activity = await read_report(database)
         waits = await read_longest_waits(database, now)
+        living = await read_lanes(database, now)
         name = settings.embedding.provider
         probe = await read_verdict(database, name, engine_key(settings.provider(name)), settings.probe, now)
         records = await store.repositories()
         fenced = {record.id: await store.fenced(record) for record in records}
-        status = Status(now, settings, records, activity, waits, probe, fenced)
+        status = Status(now, settings, records, activity, waits, living, probe, fenced)
     if status is None:
         return INTERRUPTED
     if given.json:
@@ -154,6 +162,17 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
     else:
         print_text(status_text(status))
     return DONE
+
+
+def _process(stored: StoredLane, now: float) -> dict[str, Any]:
+    """One process's lane: whose turn it is there, in words and in figures; without them if another version wrote it."""
+    age = max(now - stored.at, 0.0)
+    found: dict[str, Any] = {"pid": stored.pid, "host": stored.host, "age": age}
+    try:
+        snapshot = snapshot_from(stored.snapshot)
+    except ValueError:
+        return {**found, "turn": None}
+    return {**found, "turn": whose_turn(snapshot, age), **snapshot.as_json()}
 
 
 def _repository(record: RepositoryRecord, now: float) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
+from embedkit.activity.process import this_process
 from embedkit.knowledge.storing.repositories import RepositoryRecord
 from embedkit.surfaces.folders import TENANT
 from embedkit.surfaces.probe_command import verdict_text
@@ -24,7 +25,7 @@ def status_text(status: Status) -> str:
         *(f"settings: {error}" for error in status.config()["errors"]),
         "",
         "lanes, as every process that uses this store wrote them down (a lane governs one process only):",
-        *(_lane(lane) for lane in status.lanes()),
+        *(line for lane in status.lanes() for line in _lane(lane)),
         *(f"  {name}: remote, without a lane; in flight {count}" for name, count in status.unqueued().items()),
         f"probe: {'nobody has asked yet' if status.probe is None else verdict_text(status.probe)}",
         "",
@@ -60,11 +61,17 @@ def _count(number: int, one: str, several: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
-def _lane(lane: dict[str, object]) -> str:
-    return (
+def _lane(lane: dict[str, Any]) -> Iterator[str]:
+    yield (
         f"  {lane['provider']}: capacity {lane['capacity']}, in flight {lane['in_flight']}, "
         f"waiting {lane['waiting'] or 'nobody'}"
     )
+    here = this_process().host
+    for process in lane["processes"]:
+        where = f"{process['pid']} on {process['host']}" if process["host"] != here else process["pid"]
+        # A lane is written down when it changes, so an old snapshot is no stale one.
+        since = f" (unchanged for {process['age'] / 60:.0f} min)" if process["age"] >= 60 else ""
+        yield f"    process {where}: {process['turn'] or 'written by another version of embedkit'}{since}"
 
 
 def _table(rows: Sequence[ReportRow]) -> list[str]:

@@ -29,7 +29,8 @@ DAY = 86_400.0
 def empty_tables() -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.executescript(tables.STEPS[0])
+    for step in tables.STEPS:
+        connection.executescript(step)
     yield connection
     connection.close()
 

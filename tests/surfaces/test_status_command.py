@@ -1,8 +1,25 @@
 from __future__ import annotations
 
+import os
+import sqlite3
+import time
+from functools import partial
+from pathlib import Path
+
 import pytest
-from command_line import Shell
-from fakes import numbered, write_tree
+import trio
+from command_line import Ended, Shell, in_a_process
+from fakes import FakeCall, FakeProvider, numbered, opened, until, write_tree
+from trio.testing import MockClock
+
+from embedkit.activity import tables
+from embedkit.activity.disk import read_lanes
+from embedkit.activity.process import this_process
+from embedkit.admission.snapshot import snapshot_from
+from embedkit.admission.waiting import Priority
+from embedkit.admission.whose_turn import whose_turn
+from embedkit.database import open_database
+from embedkit.engine import Engine
 
 
 def test_the_shape_of_a_status(shell: Shell) -> None:
@@ -86,3 +103,89 @@ provider = "far"
     assert shell("sync", "docs").code == 3
     assert shell("status", "--json").json["lanes"] == []
     assert "  far: remote, without a lane; in flight 0\n" in shell("status").out
+
+
+async def offer(engine: Engine, nursery: trio.Nursery, *tickets: tuple[Priority, str]) -> None:
+    """One after the other, each by a caller of its own that waits."""
+    statistics = engine.lane("fake").statistics
+    for priority, tenant in tickets:
+        before = statistics().totals.offered
+        nursery.start_soon(partial(engine.embed, ["text"], priority=priority, tenant=tenant))
+        while statistics().totals.offered == before:
+            await trio.lowlevel.checkpoint()
+
+
+async def test_another_process_reads_whose_turn_it_is(tmp_path: Path) -> None:
+    """Law 4 in words, through the file: a lane with people, two tenants and a batch that is out."""
+    released = trio.Event()
+
+    async def script(call: FakeCall) -> None:
+        await released.wait()
+
+    store = tmp_path / "store.sqlite3"
+
+    async def status(*flags: str) -> Ended:
+        return await trio.to_thread.run_sync(in_a_process, tmp_path, "status", "--store", store, *flags)
+
+    async with opened(store, FakeProvider(script)) as engine, trio.open_nursery() as nursery:
+        await engine.knowledge()
+        await offer(engine, nursery, ("batch", "acme"))
+        await until(lambda: engine.lane("fake").statistics().totals.in_flight == 1)
+        await offer(engine, nursery, ("interactive", "acme"), ("batch", "zoo"), ("batch", "acme"))
+        # The ledger's writer has its second to write this.
+        with trio.fail_after(20):
+            while True:
+                (fake,) = [lane for lane in (await status("--json")).json["lanes"] if lane["provider"] == "fake"]
+                if fake["processes"] and fake["processes"][0]["totals"]["queued"] == 3:
+                    break
+        (process,) = fake["processes"]
+        said = "people are next, level with batch; batch is next at 30 ahead"
+        assert (process["pid"], process["turn"]) == (os.getpid(), said)
+        assert (process["capacity"], process["queued"]) == (1, {"interactive": 1, "batch": 2})
+        assert [one["class"] for one in process["accounts"]] == ["interactive", "batch", "probe"]
+        assert {(one["class"], one["tenant"]) for one in process["furthest_behind"]} == {
+            ("interactive", "acme"), ("batch", "acme"), ("batch", "zoo")
+        }  # fmt: skip
+        assert f"\n    process {os.getpid()}: {said}\n" in (await status()).out
+        released.set()
+    # The engine has ended: nobody is owed anything now.
+    (fake,) = [lane for lane in (await status("--json")).json["lanes"] if lane["provider"] == "fake"]
+    assert (fake["processes"], fake["totals"]["succeeded"]) == ([], 4)
+
+
+async def test_people_are_ahead_by_the_engine_time_that_they_had(tmp_path: Path, mock_clock: MockClock) -> None:
+    async def script(call: FakeCall) -> None:
+        await trio.sleep(12.0)
+
+    store = tmp_path / "store.sqlite3"
+    async with opened(store, FakeProvider(script)) as engine, trio.open_nursery() as nursery:
+        await engine.knowledge()
+        statistics = engine.lane("fake").statistics
+        people: tuple[Priority, str] = ("interactive", "acme")
+        await offer(engine, nursery, people, people, ("batch", "acme"), people)
+        mock_clock.jump(12.0)  # the first person has had 12 s, and the second is charged as much
+        await until(lambda: statistics().totals.succeeded == 1)
+        mock_clock.jump(1.0)
+        async with open_database(store, create=False) as reader:
+            with trio.fail_after(600):
+                while True:
+                    stored = await read_lanes(reader, time.time())
+                    if stored and stored[0].snapshot["totals"]["succeeded"] == 1:
+                        break
+        assert whose_turn(snapshot_from(stored[0].snapshot)) == "people are 24 s ahead; batch is next at 30"
+        mock_clock.autojump_threshold = 0.0  # the rest need not be waited for
+
+
+def test_a_process_of_another_version_is_named_and_hides_nothing(shell: Shell) -> None:
+    write_tree(shell.folder / "docs", numbered(3))
+    shell("sync", "docs")
+    connection = sqlite3.connect(shell.store)
+    writer = tables.add_writer(this_process(), time.time(), connection)
+    tables.write_snapshots(writer, {"local": '{"capacity": "many"}'}, time.time() - 240.0, connection)
+    connection.commit()
+    connection.close()
+    pid = os.getpid()
+    assert f"    process {pid}: written by another version of embedkit (unchanged for 4 min)\n" in shell("status").out
+    (lane,) = shell("status", "--json").json["lanes"]
+    (process,) = lane["processes"]
+    assert (process["pid"], process["turn"]) == (pid, None)
