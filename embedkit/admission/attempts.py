@@ -60,7 +60,7 @@ async def make_attempts(
         if type(result) is not outcome.Error or not isinstance(result.error, ProviderError):
             return result
         error = result.error
-        away = ask(retry.stay_away, error)
+        away = ask(retry, "stay_away", error)
         if away is not None:
             hold.extend(trio.current_time() + away)
         delay = _delay_before_next(passage, error, retry)
@@ -73,7 +73,7 @@ def _limit(passage: Passage, retry: Retry) -> float:
     """Seconds that an attempt may take: the ticket's limit, or the policy's where that is shorter."""
     ticket = passage.ticket
     own = math.inf if ticket.timeout is None else ticket.timeout
-    of_policy = ask(retry.attempt_limit, ticket.priority, has_deadline=ticket.deadline_at != math.inf)
+    of_policy = ask(retry, "attempt_limit", ticket.priority, has_deadline=ticket.deadline_at != math.inf)
     return own if not of_policy or own <= of_policy else of_policy
 
 
@@ -89,7 +89,8 @@ def _delay_before_next(passage: Passage, error: ProviderError, retry: Retry) -> 
         return None
     ticket = passage.ticket
     return ask(
-        retry.next_delay,
+        retry,
+        "next_delay",
         error,
         ticket.attempts,
         priority=ticket.priority,

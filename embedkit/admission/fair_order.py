@@ -7,9 +7,10 @@ count of dispatches: those are not alike. Two levels of ``fair_share`` do it.
   work, ``+lead`` for probes: people go first until they have had ``lead`` more than their share while batch work
   waited, and so does batch work before probes. A tie goes to people, then to batch.
 - Within a class the tenant with the least account is next; within a tenant, whoever came first.
-- If the chosen ticket does not fit, nothing is chosen: nobody overtakes it, however small. But a class that only the
-  batch ceiling holds back is passed over, since people may use room that it may not. It is owed what they take. The
-  other class under the same ceiling does not pass it: probes that never cease would keep a wide batch ticket out.
+- If the chosen ticket does not fit, nothing is chosen: nobody overtakes it, however small. But a class that other
+  batch work holds back (the ceiling) is passed over by people, who may use room that it may not, and cannot prolong
+  what it waits for. It is owed what they take. The other class under the same ceiling does not pass it: probes that
+  never cease would keep a wide batch ticket out.
 
 A ticket is charged when it is dispatched with what a unit of its class has lately taken, and the charge is corrected
 when it settles. Nothing becomes due by the passing of time, so nothing here asks for the time.
@@ -165,18 +166,16 @@ class FairOrder(Order[T]):
         cost = ticket.weight * (of_class.unit_seconds or 0.0)
         self._out[ticket] = (of_class, tenant, cost)
         # Charged before it leaves the queue: a flow with something out is not idle.
-        tenant.out += 1
-        of_class.level.charge(tenant, cost)
-        self._level.charge(of_class, cost)
+        of_class.level.begin(tenant, cost)
+        self._level.begin(of_class, cost)
         self._take_out(ticket, of_class, tenant)
 
     def settle(self, ticket: T, seconds: float, *, is_sample: bool) -> None:
         """``ticket`` has settled: correct what it was charged."""
         of_class, tenant, charged = self._out.pop(ticket)
         beyond = ticket.weight * seconds - charged
-        tenant.out -= 1
-        of_class.level.charge(tenant, beyond)
-        self._level.charge(of_class, beyond)
+        of_class.level.correct(tenant, beyond)
+        self._level.correct(of_class, beyond)
         if is_sample:
             before = of_class.unit_seconds
             of_class.unit_seconds = seconds if before is None else before + (seconds - before) * _NEWEST
@@ -209,7 +208,7 @@ class FairOrder(Order[T]):
         """Each class's account; the class that is next is first."""
         return [
             Account(one.name, one.account, one.share, one.offset, one.queued)
-            for one in sorted(self._classes.values(), key=_key)
+            for one in sorted(self._classes.values(), key=lambda one: (not one.is_waiting, *_key(one)))
         ]
 
     def furthest_behind(self, count: int) -> Sequence[Account]:

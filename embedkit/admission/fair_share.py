@@ -5,14 +5,15 @@ Chase and Kaur 2004). Knows no class, no tenant and no ticket: a flow is whateve
 
 Each flow has an *account*: the service that it has been charged for, divided by its share.
 
-- ``charge`` at the start of a service, with an estimate; and at its end, with what it was off by.
+- ``begin`` charges for a service as it starts, with an estimate; ``correct`` charges at its end what it was off by.
 - Who waits keeps its account, so it is owed what others get meanwhile. Who does not wait is owed nothing: ``wait``
-  raises a flow that comes back to the least account that waits. Where nobody waits there is no contention, and nobody
-  is owed anything: then it is raised to the ``horizon``, the furthest that any account has come.
+  raises a flow that comes back to the *virtual time*, the furthest account at which any service has begun. Where nobody
+  waits there is no contention, and nobody is owed anything: then virtual time moves to the furthest that any account
+  has come. It never goes back. (Raising to the least account that waits looks the same, and is not: corrections lower
+  that, and a chain of flows that come and go lowers it without bound.)
 - ``rest`` touches no account: a flow that leaves without a service has paid nothing.
 
-Accounts only matter in comparison with others that wait. So a flow with nothing waiting and nothing out, which would be
-raised anyway when it comes back, need not be remembered: ``may_forget`` says which.
+So a flow with nothing waiting and nothing out, whose account virtual time has passed, need not be remembered.
 
 ``docs/fair-shares.md`` states the bound that follows, and proves it; ``tests/admission/test_fair_share.py`` tests it.
 """
@@ -30,7 +31,7 @@ class Flow:
         account: Service charged, divided by ``share``; raised by absence.
         share: What it is entitled to, relative to the others of its level.
         is_waiting: Whether something of it waits. Written by ``FairShare`` alone.
-        out: Services that have started and not ended. Written by whoever charges.
+        out: Services that have begun and not ended.
     """
 
     __slots__ = ("_turn", "account", "is_waiting", "out", "share")
@@ -52,14 +53,16 @@ class FairShare(Generic[F]):
     """One level of flows that compete with each other. Every operation costs O(log flows), amortized.
 
     Attributes:
+        virtual_time: What a flow that comes back is raised to.
         horizon: The furthest that any account has come.
         waiting: How many flows wait.
         sole: The one that waits, if just one does: then there is nothing to compare, and no index is kept.
     """
 
-    __slots__ = ("_heap", "_turns", "horizon", "sole", "waiting")
+    __slots__ = ("_heap", "_turns", "horizon", "sole", "virtual_time", "waiting")
 
     def __init__(self) -> None:
+        self.virtual_time = 0.0
         self.horizon = 0.0
         self.waiting = 0
         self.sole: F | None = None
@@ -70,9 +73,10 @@ class FairShare(Generic[F]):
 
     def wait(self, flow: F) -> None:
         """Something of ``flow`` waits, for the first time since ``rest``."""
-        floor = self._floor()
-        if flow.account < floor:
-            flow.account = floor
+        if not self.waiting:
+            self.virtual_time = self.horizon
+        if flow.account < self.virtual_time:
+            flow.account = self.virtual_time
         flow.is_waiting = True
         self.waiting += 1
         if self.waiting == 1:
@@ -92,13 +96,17 @@ class FairShare(Generic[F]):
             self.sole = self.least() if self.waiting else None
             self._heap.clear()
 
-    def charge(self, flow: F, cost: float) -> None:
-        """A service of ``flow`` starts, and is expected to cost so much; or it has ended, and did cost so much more."""
-        account = flow.account = flow.account + cost / flow.share
-        if account > self.horizon:
-            self.horizon = account
-        if self._heap and flow.is_waiting:
-            self._move(flow)
+    def begin(self, flow: F, cost: float) -> None:
+        """A service of ``flow`` begins, and is expected to cost so much."""
+        flow.out += 1
+        if flow.account > self.virtual_time:
+            self.virtual_time = flow.account
+        self._charge(flow, cost)
+
+    def correct(self, flow: F, by: float) -> None:
+        """A service of ``flow`` has ended, and cost ``by`` more than it was charged for."""
+        flow.out -= 1
+        self._charge(flow, by)
 
     def least(self) -> F | None:
         """Of the flows that wait, the one with the least account; ``None`` if none does."""
@@ -118,12 +126,14 @@ class FairShare(Generic[F]):
 
     def may_forget(self, flow: F) -> bool:
         """Whether its account says nothing any more: it would be raised past it, should it come back."""
-        return not flow.is_waiting and not flow.out and flow.account <= self._floor()
+        return not flow.is_waiting and not flow.out and flow.account <= self.virtual_time
 
-    def _floor(self) -> float:
-        """What a flow that comes back is raised to."""
-        least = self.least()
-        return self.horizon if least is None else least.account
+    def _charge(self, flow: F, cost: float) -> None:
+        account = flow.account = flow.account + cost / flow.share
+        if account > self.horizon:
+            self.horizon = account
+        if self._heap and flow.is_waiting:
+            self._move(flow)
 
     def _move(self, flow: F) -> None:
         """Put ``flow`` where its account belongs, behind those with the same."""

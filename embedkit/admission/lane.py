@@ -9,7 +9,7 @@ Functions that change a lane's state are synchronous and protected from Keyboard
 calls, in between, are not. Whatever of the caller's runs in between (a recorder, a capacity) may call back, or raise:
 so an offer asks it first and looks again, and counts nothing before nothing more can fail.
 
-Tested in ``tests/admission/test_lane.py``, and by all of ``tests/laws``.
+Tested by all of ``tests/laws``; what is foreign, in ``tests/laws/test_fault_boundary.py``.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ T = TypeVar("T", bound=Waiting)
 class Order(abc.ABC, Generic[T]):
     """Who is next: the index of one lane's waiting tickets.
 
-    Five methods, and what a collection has. None of them may block or call back into the lane. What they raise is a
-    defect of the lane itself, not of a ticket: the lane ends.
+    Five methods, and what a collection has. None of them may block or call back into the lane. One that raises ends the
+    lane: what is queued is shed.
     """
 
     @abc.abstractmethod

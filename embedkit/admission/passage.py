@@ -11,7 +11,7 @@ checks the move against the table, writes it down everywhere, and only then tell
 A ledger is told and asked nothing: what it raises is counted, logged once, and changes nothing here. It may also call
 back (trip a circuit, close the lane, cancel a caller), so nothing is told before all of the move is true.
 
-Tested in ``tests/admission/test_passage.py``, and by all of ``tests/laws``.
+Tested by all of ``tests/laws``; what is foreign, in ``tests/laws/test_fault_boundary.py``.
 """
 
 from __future__ import annotations

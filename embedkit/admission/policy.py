@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
 from typing import Protocol
 
 from embedkit.errors import ProviderError
@@ -60,19 +59,19 @@ class NoRetry:
         return None
 
 
-def ask(question: Callable[..., object], *args: object, **kwargs: object) -> float | None:
+def ask(policy: Retry, question: str, *args: object, **kwargs: object) -> float | None:
     """The policy's answer in seconds, at least 0; ``None`` for none, for a failure, and for what is no number.
 
     A hint that lies a moment back (-0.2 s) is 0: no reason to stay away. Infinity is no time to wait for.
     """
     try:
-        seconds = question(*args, **kwargs)
+        seconds = getattr(policy, question)(*args, **kwargs)
         if seconds is None:
             return None
         if isinstance(seconds, int | float) and not isinstance(seconds, bool) and math.isfinite(seconds):
             return max(float(seconds), 0.0)
         kind = type(seconds).__name__
-        logger.warning("the retry policy's %s is no number of seconds (%s); none is taken", question.__name__, kind)
+        logger.warning("the retry policy's %s is no number of seconds (%s); none is taken", question, kind)
     except Exception as error:
-        logger.warning("the retry policy's %s raised %s; none is taken", question.__name__, type(error).__name__)
+        logger.warning("the retry policy's %s raised %s; none is taken", question, type(error).__name__)
     return None

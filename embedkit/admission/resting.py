@@ -17,8 +17,11 @@ class Resting:
         # Read by the lane, which asks at each offer whether anybody sleeps; written here alone.
         self.tasks: OrderedDict[Slot, trio.lowlevel.Task] = OrderedDict()
 
-    async def sleep(self, slot: Slot, until: float = -math.inf) -> None:
-        """Sleep until somebody wakes ``slot``, or until an instant, if that lies ahead.
+    async def sleep(self, slot: Slot, until: float = math.inf) -> None:
+        """Sleep until somebody wakes ``slot``, or until an instant. One that has just passed ends it at once.
+
+        No clock is read here: whoever decided to sleep has read it, and by a second reading the instant may have
+        passed, of which nobody would tell.
 
         Cancellation:
             It was asleep, or its wake-up is lost: whoever is cancelled in between passes it on.
@@ -30,7 +33,7 @@ class Resting:
             del self.tasks[slot]
             return trio.lowlevel.Abort.SUCCEEDED
 
-        if until == -math.inf or until <= trio.current_time():
+        if until == math.inf:
             await trio.lowlevel.wait_task_rescheduled(abort)
         else:
             with trio.move_on_at(until):

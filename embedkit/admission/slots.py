@@ -18,20 +18,18 @@ slot waits before it tries again. A connection that fails to close, a capacity t
 line in the log. What is left, and ends the slots and the lane with them, is a defect of embedkit's own, an interrupt,
 or the end of the engine.
 
-*Two more tasks.* The *sentinel* does nothing but sleep in the nursery. When that is cancelled, trio runs its abort
-function inside ``cancel()``, and the lane takes nothing more from that step on. A slot whose call sits in a thread
-would hear of it only when the thread comes back, and meanwhile callers in other nurseries would be sent. The *opener*
-opens further slots when it is woken. ``rouse`` may be called inside a ``cancel()``, by an abort function or by whoever
-hears of what it did, and a task that is started there changes the very set of tasks over which trio is walking. One
-task for both would be deaf between its waking and its sleeping again.
+*The sentinel* is one more task, which does nothing but sleep in the nursery. When that is cancelled, trio runs its
+abort function inside ``cancel()``, and the lane takes nothing more from that step on. A slot whose call sits in a
+thread would hear of it only when the thread comes back, and meanwhile callers in other nurseries would be sent.
 
-Tested in ``tests/admission/test_slots.py``, and by all of ``tests/laws``.
+Tested by all of ``tests/laws``, and in ``tests/admission/test_slot_and_context.py``.
 """
 
 from __future__ import annotations
 
 import contextvars
 import logging
+import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -51,7 +49,7 @@ from embedkit.admission.policy import Retry
 from embedkit.admission.resting import Resting
 from embedkit.admission.room import Room, checked_capacity
 from embedkit.admission.slot import Result, Slot
-from embedkit.errors import EmbedkitError, LaneClosed
+from embedkit.errors import EmbedkitError, LaneClosed, is_provider_timeout
 
 logger = logging.getLogger("embedkit.admission")
 
@@ -112,11 +110,12 @@ class Slots(Generic[C]):
         # Slots whose connection could not be opened, until they try again.
         self._backing_off = Resting()
         self._is_reading_capacity = False
-        # These two, while they sleep; whoever wakes one sets it back.
+        # While it sleeps; whoever wakes it sets it back.
         self._sentinel: trio.lowlevel.Task | None = None
-        self._opener: trio.lowlevel.Task | None = None
         self._has_begun = False
         self._closing: LaneClosed | None = None
+        # Nobody who was queued as the lane closed is queued any more.
+        self._is_shed = False
         self._drained = trio.Event()
         # Trio's own, without the way to it, which costs more than the reading: a call reads it half a dozen times.
         self._clock = trio.lowlevel.current_clock()
@@ -137,15 +136,12 @@ class Slots(Generic[C]):
         """If a ticket fits, have one slot look: an idle one, else a new one while there may be more."""
         if self.is_closed or not (self._idle.tasks or len(self._open) < self.room.capacity):
             return
-        if self.order.choose(self.room) is None:
+        if self._choose() is None:
             return
         if self._idle.tasks:
             self._idle.wake()
-        elif not self._has_begun:
-            self._begin()
-        elif self._opener is not None:
-            opener, self._opener = self._opener, None
-            trio.lowlevel.reschedule(opener)
+        else:
+            self._open_slot()
 
     def refresh_capacity(self) -> None:
         """Read the capacity, where it is a callable; raises what that raises, or what its value is worth."""
@@ -164,9 +160,8 @@ class Slots(Generic[C]):
         if self.is_closed:
             return
         self._stop(cause, why)
-        self._shed_portion()
-        while self.order and not self._has_begun:
-            self._shed_portion()  # there is no nursery, and so no later
+        while self._shed_portion() and not self._has_begun:
+            pass  # there is no nursery, and so no later
         if self._sentinel is not None:
             sentinel, self._sentinel = self._sentinel, None
             trio.lowlevel.reschedule(sentinel)
@@ -182,7 +177,9 @@ class Slots(Generic[C]):
 
     def shed(self, passage: Passage, error: EmbedkitError) -> None:
         """Take a queued ticket out and give its caller ``error``. Whoever calls this then calls ``rouse``."""
-        self.order.remove(passage)
+        self._remove(passage)
+        if passage.state != "queued":
+            return  # its order failed, and the lane's end has shed it meanwhile
         passage.settle("shed", error, self._clock.current_time())
         passage.answer(outcome.Error(error))
         if self.is_closed:
@@ -190,11 +187,19 @@ class Slots(Generic[C]):
 
     def withdraw(self, passage: Passage) -> EmbedkitError:
         """Take a queued ticket out whose caller has left, or whose deadline has passed. Returns which it was."""
-        self.order.remove(passage)
+        self._remove(passage)
+        if passage.state != "queued":  # its order failed, and the lane's end has shed it meanwhile
+            return LaneClosed(f"lane {self.name} closed while the ticket was queued")
         error = passage.withdraw(self.name, self._clock.current_time())
         if self.is_closed:
             self._note_drained()
         return error
+
+    def _remove(self, passage: Passage) -> None:
+        try:
+            self.order.remove(passage)
+        except Exception as error:
+            self._order_failed(error)
 
     # The loop.
 
@@ -234,50 +239,70 @@ class Slots(Generic[C]):
         Cancellation:
             The ticket has failed.
         """
-        passage = self._take(slot)
+        now = self._clock.current_time()
+        passage = None if now < self._hold.until else self._take(slot, now)
         if passage is not None:
             self._settle(passage, outcome.Error(error))
             self.rouse()
         if not self.is_closed:
-            await self._backing_off.sleep(slot, self._clock.current_time() + self._connecting.backoff)
-        if self.order.choose(self.room) is None:
+            await self._backing_off.sleep(slot, now + self._connecting.backoff)
+        if self._choose() is None:
             self._open.discard(slot)  # nobody waits for it; whoever comes next opens another
 
     async def _next(self, slot: Slot) -> Passage | None:
         """The next ticket, already dispatched; ``None`` when the slot is to end. Parks only if there is neither."""
         while not self.is_closed:
-            passage = self._take(slot)
+            now = self._clock.current_time()
+            is_held = now < self._hold.until
+            passage = None if is_held else self._take(slot, now)
             if passage is not None:
-                self.rouse()
                 return passage
             # Only now: one that ended before it looked would leave an idle lane waiting for the next to come up. And
             # only if another one that has a connection stays: one that is still opening its own can serve nobody yet.
-            if len(self._open) > self.room.capacity and len(self._connected) > 1:
+            is_surplus = len(self._open) > self.room.capacity and len(self._connected) > 1
+            # The look itself may have closed the lane, and whoever sleeps after that is woken by nobody.
+            if is_surplus or self.is_closed:
                 break
-            await self._idle.sleep(slot, self._hold.until)
+            await self._idle.sleep(slot, self._hold.until if is_held else math.inf)
         self._open.discard(slot)
         self._connected.discard(slot)
         return None
 
-    def _take(self, slot: Slot) -> Passage | None:
+    def _take(self, slot: Slot, now: float) -> Passage | None:
         """Choose, check, pop: one step. A ticket whose deadline has passed is withdrawn, though trio has not fired."""
-        now = self._clock.current_time()
-        if now < self._hold.until:
-            return None
-        # Whoever hears of a withdrawal may close the lane.
-        while not self.is_closed and (passage := self.order.choose(self.room)) is not None:
+        while (passage := self._choose()) is not None:
             ticket = passage.ticket
             if ticket.deadline_at > now and ticket.scope.deadline > now:
-                self.order.commit(passage)
+                try:
+                    self.order.commit(passage)
+                except Exception as error:
+                    self._order_failed(error)
+                    return None
                 self.room.enter(passage)
                 passage.dispatch(slot, now)
                 return passage
             passage.answer(outcome.Error(self.withdraw(passage)))
         return None
 
+    def _choose(self) -> Passage | None:
+        """Who is next and fits, if the lane takes anybody. An order that raises ends the lane, and strands nobody."""
+        if self.is_closed:  # whoever hears of a withdrawal may close the lane
+            return None
+        try:
+            return self.order.choose(self.room)
+        except Exception as error:
+            self._order_failed(error)
+            return None
+
+    def _order_failed(self, error: Exception) -> None:
+        """An order of somebody's own raised: the lane cannot say any more who is next, and ends."""
+        logger.error("lane %s: its order raised %s; the lane ends", self.name, type(error).__name__, exc_info=error)
+        self.close(error)
+
     async def _serve(self, passage: Passage, connection: C) -> None:
         """Make the call and settle. Ends with the settlement: the next take follows at once."""
         try:
+            self.rouse()  # another one may fit, too
             result = await make_attempts(passage, connection, self._retry, self._hold, self._clock)
         except BaseException:
             # The engine's own end (Cancelled), or an interrupt: what the engine computes is not known any more.
@@ -312,9 +337,13 @@ class Slots(Generic[C]):
         """Free what the ticket held and write down how it ended; after this the slot's state is clean."""
         now = self._clock.current_time()
         self.room.leave(passage)
-        is_sample = word == "succeeded" or word == "failed"
-        self.order.settle(passage, now - passage.dispatched_at, is_sample=is_sample)
         passage.settle(word, error, now)
+        # A call that was cut off, or refused in no time, does not say how long such work takes.
+        is_sample = word == "succeeded" or is_provider_timeout(error)
+        try:
+            self.order.settle(passage, now - passage.dispatched_at, is_sample=is_sample)
+        except Exception as raised:
+            self._order_failed(raised)
         if self.is_closed:
             self._note_drained()
         if self.reads_capacity:
@@ -334,21 +363,23 @@ class Slots(Generic[C]):
 
     # Opening, retiring, ending.
 
-    def _begin(self) -> None:
-        """The lane's first ticket: start the sentinel, the opener and the first slot."""
+    def _open_slot(self) -> None:
+        """Start a slot, and before the first one the sentinel.
+
+        It may be inside a ``cancel()``, in the abort function of a caller who held this ticket back. Trio walks over
+        the tasks of the caller's own scope then, and a slot is started in none of those.
+        """
+        slot = Slot()
         try:
-            self._start(self._watch, "sentinel of")
-            self._start(self._open_slots, "opener of")
-            self._has_begun = True
-            self._open_slot()
+            if not self._has_begun:
+                self._start(self._watch, "sentinel of")
+                self._has_begun = True
+            self._start(self._work, "slot of", slot)
         except RuntimeError as error:  # trio's word for a nursery that has ended: nobody will ever take a ticket
             self._has_begun = False
             self.close(error, why="can take nothing: its nursery has ended")
-
-    def _open_slot(self) -> None:
-        slot = Slot()
-        self._start(self._work, "slot of", slot)
-        self._open.add(slot)
+        else:
+            self._open.add(slot)
 
     def _start(self, task: Callable[..., Any], what: str, *args: object) -> None:
         self._context.run(partial(self._nursery.start_soon, task, *args, name=f"embedkit {what} {self.name}"))
@@ -362,25 +393,9 @@ class Slots(Generic[C]):
                 await trio.lowlevel.wait_task_rescheduled(self._nursery_cancelled)
         finally:
             with trio.CancelScope(shield=True):
-                while self.order:
-                    self._shed_portion()
+                while self._shed_portion():
                     await trio.lowlevel.checkpoint()
                 self._note_drained()
-
-    @trio.lowlevel.enable_ki_protection
-    async def _open_slots(self) -> None:
-        """Open a slot whenever one is wanted, until the lane closes."""
-
-        def abort(_: object) -> trio.lowlevel.Abort:
-            self._opener = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        while not self.is_closed:
-            wants_more = not self._idle.tasks and len(self._open) < self.room.capacity
-            if wants_more and self.order.choose(self.room) is not None:
-                self._open_slot()
-            self._opener = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(abort)
 
     def _nursery_cancelled(self, _: object) -> trio.lowlevel.Abort:
         """Nothing is taken from now on. What is queued is shed by the sentinel, one step later.
@@ -401,9 +416,6 @@ class Slots(Generic[C]):
         for resting in (self._idle, self._backing_off):
             while resting.tasks:
                 resting.wake()
-        if self._opener is not None:
-            opener, self._opener = self._opener, None
-            trio.lowlevel.reschedule(opener)
 
     def _retire_surplus(self) -> None:
         """Wake idle slots that are too many; they end unless there is work for them. The longest idle go first."""
@@ -411,15 +423,20 @@ class Slots(Generic[C]):
             self._idle.wake_longest()
 
     @trio.lowlevel.enable_ki_protection
-    def _shed_portion(self) -> None:
+    def _shed_portion(self) -> bool:
+        """Shed some of those that are queued; whether there may be more."""
         assert self._closing is not None
-        for passage in list(islice(self.order, PORTION)):
+        # By their own state, and not by what the order says: one that raises may keep those it was told to remove.
+        queued = list(islice((one for one in self.order if one.state == "queued"), PORTION))
+        for passage in queued:
             # A listener that hears of one may have tripped the circuit of another.
             if passage.state == "queued":
                 error = LaneClosed(str(self._closing))
                 error.__cause__ = self._closing.__cause__
                 self.shed(passage, error)
+        self._is_shed = len(queued) < PORTION
+        return not self._is_shed
 
     def _note_drained(self) -> None:
-        if self.room.tickets == 0 and not self.order:
+        if self._is_shed and self.room.tickets == 0:
             self._drained.set()

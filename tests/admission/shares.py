@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Set
 from itertools import count
 
 import attrs
@@ -66,13 +66,13 @@ class Witness:
                     self.low[served, waits] = min(low, found)
                     self.worst[served, waits] = max(self.worst[served, waits], found - min(low, found))
 
-    def set_waiting(self, now_waiting: set[Flow], known: set[Flow]) -> None:
+    def set_waiting(self, now_waiting: Set[Flow], known: Set[Flow]) -> None:
         for flow in known:
             self.received[flow] += 0.0
         for gone in self.waiting - now_waiting:
             for pair in [pair for pair in self.low if pair[1] == gone]:
                 del self.low[pair]
-        self.waiting = now_waiting
+        self.waiting = set(now_waiting)
         self.look()
 
 
@@ -93,6 +93,10 @@ class World:
         self.classes = Witness(lambda flow: classes[str(flow)])
         self.tenants = Witness(lambda flow: shares.get(flow, 1.0))
         self.known_tenants: set[Flow] = set()
+        # The witness costs time in proportion to the flows there ever were.
+        self.is_watched = True
+        # Classes that were passed over while the ceiling held them.
+        self.passed: set[Flow] = set()
 
     def at(self, when: float, event: Callable[[], object]) -> None:
         heapq.heappush(self.events, (when, next(self.numbers), event))
@@ -101,11 +105,13 @@ class World:
         while self.events and self.events[0][0] <= until:
             when, _, event = heapq.heappop(self.events)
             self.now = when
-            self.classes.advance(when)
-            self.tenants.advance(when)
+            if self.is_watched:
+                self.classes.advance(when)
+                self.tenants.advance(when)
             event()
             self.take()
-            self.witness()
+            if self.is_watched:
+                self.witness()
 
     def offer(self, *items: Item) -> None:
         for item in items:
@@ -125,6 +131,7 @@ class World:
 
     def take(self) -> None:
         while (item := self.order.choose(self.room)) is not None:
+            self._note_passed(item)
             before = self._account(item.priority)
             self.order.commit(item)
             self.room.enter(item)
@@ -135,6 +142,18 @@ class World:
             item.charged = self._account(item.priority) - before
             self._rate(item, item.weight)
             self.at(self.now + item.seconds, lambda item=item: self.settle(item))  # type: ignore[misc]
+
+    def _note_passed(self, item: Item) -> None:
+        """A person passes batch work that other batch work holds back: that does not wait for its turn then.
+
+        What it is owed for that it gets later, on top of all else: so it is no witness any more as one who is served.
+        """
+        if item.priority != "interactive":
+            return
+        held = any(self.room.held_by_ceiling(other) for other in self.queued if other.priority != "interactive")
+        if held:
+            self.passed |= {"batch", "probe"}
+            self.classes.set_waiting({flow for flow in self.classes.waiting if flow == "interactive"}, set(self.known))
 
     def settle(self, item: Item) -> None:
         del self.out[item]
@@ -158,17 +177,6 @@ class World:
             witness.most_out[flow] = max(witness.most_out[flow], total / witness.share_of(flow))
 
     def witness(self) -> None:
-        """Whoever is held by the ceiling does not wait for its turn, but for room that is not its to take."""
-        held = {
-            priority
-            for priority in ("batch", "probe")
-            if any(self.room.held_by_ceiling(item) for item in self.queued if item.priority == priority)
-        }
-        if held:
-            held = {"batch", "probe"}
-        waiting: set[Flow] = {item.priority for item in self.queued if item.priority not in held}
-        self.classes.set_waiting(waiting, set(self.known))
-        self.tenants.set_waiting(
-            {(item.priority, item.tenant) for item in self.queued if item.priority not in held},
-            set(self.known_tenants),
-        )
+        """Who waits now."""
+        self.classes.set_waiting({item.priority for item in self.queued}, set(self.known))
+        self.tenants.set_waiting({(item.priority, item.tenant) for item in self.queued}, set(self.known_tenants))

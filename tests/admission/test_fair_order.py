@@ -170,6 +170,7 @@ def test_f_3_a_withdrawal_and_a_look_change_no_account() -> None:
 @pytest.mark.parametrize("at_once", [1, 5])
 def test_tenants_that_came_once_cost_no_memory(at_once: int) -> None:
     here = world()
+    here.is_watched = False
     for number in range(5_000):
         at = 2.0 * (number - number % at_once)
         here.at(at, lambda number=number: here.offer(Item("batch", f"t{number}", seconds=1.5)))  # type: ignore[misc]
@@ -249,7 +250,7 @@ def test_f_2_the_bound_between_classes_and_between_tenants(
     batch_share: float,
     share: float,
 ) -> None:
-    """As docs/fair-shares.md states it: the offsets, two services of each slot on either side, and a third's one."""
+    """As docs/fair-shares.md states it: the offset of who waits over the least, and two services of each slot."""
     here = world(capacity, reserve, lead=lead, batch_share=batch_share, shares={"a": share})
     here.tenants.share_of = lambda flow: share if isinstance(flow, tuple) and flow[1] == "a" else 1.0
     for arrival in arrivals:
@@ -262,15 +263,17 @@ def test_f_2_the_bound_between_classes_and_between_tenants(
     here.run()
     assert not here.queued
     offsets = {"interactive": -lead, "batch": 0.0, "probe": lead}
-    furthest = max((offsets[str(flow)] for flow in here.known), default=0.0)
+    least = min((offsets[str(flow)] for flow in here.known), default=0.0)
     for (served, waits), worst in here.classes.worst.items():
-        out = here.classes.most_out
-        slack = 2 * (out[served] + out[waits]) + max(out.values())
-        assert worst <= furthest - offsets[str(served)] + slack + 1e-6, (served, waits)
+        if served not in here.passed:
+            out = here.classes.most_out
+            slack = 2 * (out[served] + out[waits])
+            assert worst <= offsets[str(waits)] - least + slack + 1e-6, (served, waits)
     for (served, waits), worst in here.tenants.worst.items():
         assert isinstance(served, tuple)
         assert isinstance(waits, tuple)
         if served[0] == waits[0]:
             out = here.tenants.most_out
-            slack = 2 * (out[served] + out[waits]) + max(out[flow] for flow in out if flow[0] == served[0])  # type: ignore[index]
-            assert worst <= slack + 1e-6, (served, waits)
+            assert worst <= 2 * (out[served] + out[waits]) + 1e-6, (served, waits)
+    if len(here.dispatched) > 20 and capacity == 1:
+        assert here.classes.worst, "somebody waited, or the witness saw nothing"

@@ -131,8 +131,8 @@ class PeekSpendsOrder(FairOrder[LaneEntry]):
         chosen = super().choose(room)
         for of_class in self._classes.values():
             if of_class.is_waiting and of_class.name == "interactive":
-                self._level.charge(of_class, 0.2)
-                of_class.out -= 1
+                self._level.correct(of_class, 0.2)
+                of_class.out += 1
         return chosen
 
 

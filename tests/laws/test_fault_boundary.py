@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import attrs
@@ -21,6 +22,7 @@ from embedkit import (
     CapacityLane,
     Circuit,
     DeadlineExceeded,
+    FairOrder,
     LaneClosed,
     LaneFull,
     Ledger,
@@ -220,6 +222,142 @@ async def test_a_retry_that_could_begin_only_as_the_deadline_passes_is_not_begun
         await caller.back.wait()
         house.stage.check_error(caller, ProviderBusy)
         assert (caller.calls, caller.back_at) == (1, 1.0)
+
+
+class Nameless(Hints):
+    """A policy whose method is an object without a name."""
+
+    def __init__(self) -> None:
+        self.stay_away = partial(self._raise)  # type: ignore[method-assign]
+
+    def _raise(self, _: Any) -> Any:
+        raise RuntimeError("x")
+
+
+@pytest.mark.parametrize("policy", [Nameless(), object()])
+async def test_a_policy_that_has_no_such_method_or_no_name_for_it_says_nothing(
+    policy: Any, autojump_clock: MockClock
+) -> None:
+    async with open_house("queue", autojump_clock, retry=policy) as house:
+        failing = await house.stage.park("failing", fails(_busy(None)), answers())
+        behind = await house.stage.park("behind")
+        await behind.back.wait()
+        await failing.back.wait()
+        house.stage.check_answered(behind)
+
+
+class Ticking(trio.abc.Clock):
+    """A real clock in small: each reading is later than the one before, if it is told so."""
+
+    def __init__(self) -> None:
+        self.now = self.step = 0.0
+
+    def start_clock(self) -> None:
+        pass
+
+    def current_time(self) -> float:
+        self.now += self.step
+        return self.now
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        if self.now < deadline < self.now + 1e6:
+            self.now = deadline
+        return 0.0 if deadline < self.now + 1e6 else 1e6
+
+
+@pytest.mark.parametrize("offset", range(14))
+def test_a_hint_that_ends_between_two_readings_of_the_clock_strands_nobody(offset: int) -> None:
+    clock = Ticking()
+
+    async def busy(_: None) -> None:
+        raise _busy(10.0)
+
+    async def answer(_: None) -> str:
+        return "answer"
+
+    async def main() -> None:
+        async with trio.open_nursery() as engine:
+            lane = CapacityLane(
+                "here", nursery=engine, connect=connect, capacity=1, ledger=Ledger(), retry=Says(hint=10.0)
+            )
+            with pytest.raises(ProviderBusy):
+                await lane.run(busy, Ticket())
+            for _ in range(3):
+                await trio.lowlevel.checkpoint()
+            clock.now = 10.0 - 1e-6 * (offset + 0.5)
+            clock.step = 1e-6
+            with trio.fail_after(100.0):
+                assert await lane.run(answer, Ticket()) == "answer"
+            lane.close()
+
+    trio.run(main, clock=clock)
+
+
+# What an order does.
+
+
+class Breaks(FairOrder[Any]):
+    """An order one of whose methods raises from now on."""
+
+    def break_now(self, method: str) -> None:
+        setattr(self, method, self._raise)
+
+    def _raise(self, *_: object, **__: object) -> Any:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("settlement", SETTLEMENTS)
+@pytest.mark.parametrize("method", ["add", "remove", "choose", "commit", "settle"])
+async def test_an_order_that_raises_ends_the_lane_and_strands_nobody(
+    method: str, settlement: Settlement, autojump_clock: MockClock
+) -> None:
+    order, outcomes = Breaks(), Counter[str]()
+
+    async def caller(scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                await lane.run(_answer, Ticket())
+                outcomes["answered"] += 1
+            except (LaneClosed, ZeroDivisionError):
+                outcomes["refused"] += 1
+
+    scopes = [trio.CancelScope() for _ in range(6)]
+    async with trio.open_nursery() as engine:
+        lane = KINDS[settlement]("here", nursery=engine, connect=connect, capacity=2, ledger=Ledger(), order=order)
+        async with trio.open_nursery() as callers:
+            for scope in scopes[:5]:
+                callers.start_soon(caller, scope)
+                await wait_all_tasks_blocked()
+            order.break_now(method)
+            scopes[2].cancel()
+            callers.start_soon(caller, scopes[5])
+        lane.close()
+        await lane.drained()
+    assert outcomes["answered"] >= 2
+    assert outcomes.total() + scopes[2].cancelled_caught == 6
+
+
+async def test_each_of_many_offers_opens_a_slot_though_connections_come_slowly(autojump_clock: MockClock) -> None:
+    opened = 0
+
+    @asynccontextmanager
+    async def slow() -> AsyncGenerator[None]:
+        nonlocal opened
+        opened += 1
+        await trio.sleep(10.0)
+        yield
+
+    async with trio.open_nursery() as engine:
+        lane = CapacityLane("here", nursery=engine, connect=slow, capacity=8, ledger=Ledger())
+        began_at = trio.current_time()
+        async with trio.open_nursery() as callers:
+            for _ in range(8):
+                callers.start_soon(lane.run, _answer, Ticket())
+        assert trio.current_time() == began_at + 11.0
+        assert opened == 8
+        await lane.run(_answer, Ticket())
+        assert opened == 8
+        lane.close()
 
 
 # What a recorder does.

@@ -74,8 +74,7 @@ def check_all(
 ) -> None:
     """The bound as docs/fair-shares.md proves it, for each two of the flows, wherever the first waits."""
     assert stage.capacity is not None
-    furthest = max((offsets.get(name, 0.0) for name in flows), default=0.0)
-    largest = 1.0 / min((shares.get(name, 1.0) for name in flows), default=1.0)
+    least = min((offsets.get(name, 0.0) for name in flows), default=0.0)
     service = longest([caller for callers in flows.values() for caller in callers])
     for f, g in permutations(flows, 2):
         of_f, of_g = (
@@ -84,7 +83,7 @@ def check_all(
             for name in (f, g)
         )
         on_either_side = service / of_f.share + service / of_g.share
-        allowed = furthest - of_g.offset + stage.capacity * (2 * on_either_side + service * largest)
+        allowed = of_f.offset - least + stage.capacity * 2 * on_either_side
         for since, until in spans(flows[f]):
             check_bound(stage, of_f, of_g, since, until, allowed=allowed)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 import trio.testing
-from fakes import FakeCall, FakeProvider, numbered, opened, tenant, write_tree
+from fakes import FakeCall, FakeProvider, numbered, opened, tenant, until, write_tree
 
 from embedkit.errors import ProviderBusy
 from embedkit.knowledge.sources.relevance import Relevance
@@ -64,7 +64,7 @@ async def test_a_root_that_is_deleted_and_made_again_is_watched_again(
     async with trio.open_nursery() as nursery:
         watched = [Relevance(root, Selection())]
         nursery.start_soon(tell_changes, watch, watched, tmp_path / "store", send)
-        await trio.sleep(1.5)
+        await until(lambda: begun)  # it asks a thread where the store is, and virtual time does not wait for threads
         shutil.rmtree(root)
         await trio.sleep(1.5)
         assert begun == [[root]]
