@@ -19,6 +19,7 @@ from embedkit.probing.call import Target
 from embedkit.probing.rules import engine_key
 from embedkit.providers.catalogue import lane_class, make_provider, make_retry
 from embedkit.providers.guarded import GuardedConnection, GuardedProvider
+from embedkit.providers.held import held_open
 from embedkit.settings import ProviderSettings, Settings
 
 if TYPE_CHECKING:
@@ -98,12 +99,14 @@ class Routes:
 
     def _make(self, name: str) -> Route:
         described = self._settings.provider(name)
-        made = self._given.get(name) or make_provider(self._settings, name, self._environ, None, self._show_words)
+        own = self._given.get(name)
+        made = own or make_provider(self._settings, name, self._environ, None, self._show_words)
         provider = GuardedProvider(
             made,
             name,
             document_prefix=described.document_prefix,
             query_prefix=described.query_prefix,
+            connect=None if own is None else partial(held_open, own.connect, name, self._nursery),
         )
         # In the context of whoever opened the engine: the variables of the caller who comes first reach no provider.
         route = Route(provider, self._context.run(self._way, name, described, provider), described.capacity)

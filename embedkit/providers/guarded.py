@@ -7,8 +7,8 @@ errors. Prefixes are set here too, so that every provider has them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from embedkit.errors import EmbedkitError, ProviderFailure, ResponseInvalid, UsageError
@@ -27,6 +27,7 @@ class GuardedProvider:
         name: The name in the settings, for messages.
         document_prefix: Set before each text that is stored.
         query_prefix: Set before each text that is searched for.
+        connect: Opens a connection, if not the provider's own method.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class GuardedProvider:
         *,
         document_prefix: str | None = None,
         query_prefix: str | None = None,
+        connect: Callable[[], AbstractAsyncContextManager[Connection]] | None = None,
     ) -> None:
         self.inner = provider
+        self._connect = provider.connect if connect is None else connect
         self.name = name
         self.prefixes: Mapping[Purpose, str] = {"document": document_prefix or "", "query": query_prefix or ""}
         self._dimension: int | None = None
@@ -102,7 +105,7 @@ class GuardedProvider:
         """
         async with AsyncExitStack() as opened:
             try:
-                connection = await opened.enter_async_context(self.inner.connect())
+                connection = await opened.enter_async_context(self._connect())
             except Exception as error:
                 self.fail("no connection could be opened", error)
             yield GuardedConnection(self, connection)
