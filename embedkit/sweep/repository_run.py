@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from embedkit.errors import EmbedkitError, SourceError, StoreError, StoreLocked, UsageError
-from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
+from embedkit.knowledge.chunking import ChunkLimits
 from embedkit.knowledge.indexing.indexing import Indexing, Width
 from embedkit.knowledge.indexing.tally import Tally
 from embedkit.knowledge.sources.selection import Selection
@@ -260,7 +260,7 @@ class RepositoryRun:
         )
         done = Swept(
             revision=revision,
-            generation=CHUNKING_GENERATION,
+            generation=_limits(settings.embedding.chunk_tokens).generation,
             outstanding=self._tally.outstanding,
             too_large=self._tally.too_large,
             last=last,
