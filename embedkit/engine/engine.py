@@ -8,20 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import trio
 
 from embedkit.activity.ledger import Ledger
 from embedkit.admission.circuit import Circuit
 from embedkit.admission.snapshot import snapshot_of
 from embedkit.admission.ticket import Ids, Ticket, TimeoutHook
-from embedkit.admission.unqueued import Unqueued
 from embedkit.admission.waiting import Priority
-from embedkit.clocks import ZERO, Clocks
+from embedkit.engine.route import Embeddings
 from embedkit.engine.routes import Routes
-from embedkit.errors import QueueWaitExceeded, SpaceMismatch, UsageError
+from embedkit.errors import SpaceMismatch, UsageError
 from embedkit.knowledge.model import Space
 from embedkit.knowledge.storing.forgetting import Forgotten
 from embedkit.probing.broker import ProbeBroker
@@ -39,25 +38,6 @@ if TYPE_CHECKING:
     from embedkit.knowledge.storing.store import SqliteStore
     from embedkit.providers.provider import Provider
     from embedkit.providers.wire import Purpose
-
-
-@attrs.frozen(eq=False)
-class Embeddings:
-    """What ``Engine.embed`` gives.
-
-    Attributes:
-        vectors: ``(n, dimension) float32``, row i for text i, as the engine gave them.
-        clocks: The ticket's three times, in seconds.
-        attempts: Provider calls it took.
-        provider: Which provider.
-        model: Which model.
-    """
-
-    vectors: NDArray[np.float32] = attrs.field(repr=False)
-    clocks: Clocks
-    attempts: int
-    provider: str
-    model: str
 
 
 class Engine:
@@ -112,19 +92,20 @@ class Engine:
         Raises:
             UsageError: No such provider, it is misdescribed, or it is unqueued (Gemini).
         """
-        lane = self._routes.route(provider).lane
-        if isinstance(lane, Unqueued):
-            raise UsageError(f"provider {lane.name} is unqueued: it is remote, and no lane of ours governs it")
-        return lane
+        return self._routes.route(provider).lane
 
     @property
     def lanes(self) -> Sequence[Lane[GuardedConnection]]:
         """The lanes that have been opened."""
-        return [route.lane for route in self._routes if not isinstance(route.lane, Unqueued)]
+        return [route.lane for route in self._routes if route.is_queued]
 
     def is_queued(self, provider: str | None = None) -> bool:
         """Whether a lane governs the provider; Gemini, which is remote, has none and no circuit either."""
-        return not isinstance(self._routes.route(provider).lane, Unqueued)
+        return self._routes.route(provider).is_queued
+
+    def width(self, batch: int, provider: str | None = None) -> tuple[int, int]:
+        """How the indexer is to use a provider: inputs of a ticket, at most ``batch``, and how many tickets at once."""
+        return self._routes.route(provider).width(batch)
 
     async def embed(
         self,
@@ -170,52 +151,23 @@ class Engine:
             kind says.
         """
         check_texts(texts)
-        deadline_at = math.inf if deadline is None else trio.current_time() + deadline
         route = self._routes.route(provider)
-        with trio.move_on_at(deadline_at):
-            await route.check()
-        if not route.is_checked:
-            raise QueueWaitExceeded(f"provider {route.provider.name}: the deadline passed before anything was sent")
         limit = self.settings.timeout_for(route.provider.name, timeout)
-        if isinstance(route.lane, Unqueued):
-            circuit = on_provider_timeout = None
-        elif on_provider_timeout is None and circuit is not None:
+        deadline_at = math.inf if deadline is None else trio.current_time() + deadline
+        if on_provider_timeout is None and circuit is not None:
             on_provider_timeout = circuit.trip
-
-        async def buy(some: Sequence[str]) -> tuple[NDArray[np.float32], Ticket]:
-            if isinstance(route.lane, Unqueued):
-                with trio.move_on_at(deadline_at) as waiting:
-                    await route.provider.until_free()
-                if waiting.cancelled_caught:
-                    raise QueueWaitExceeded(
-                        f"provider {route.provider.name}: the deadline passed while it asked everybody to stay away"
-                    )
-            ticket = Ticket(
-                priority=priority,
-                weight=max(route.provider.weight(len(some)), 1),
-                inputs=len(some),
-                tenant=tenant,
-                timeout=limit.seconds,
-                limit_name=limit.rung,
-                deadline_at=deadline_at,
-                circuit=circuit,
-                on_provider_timeout=on_provider_timeout,
-                ids=Ids(stage=stage, run=run),
-            )
-            return await route.lane.run(lambda connection: connection.embed(some, purpose), ticket), ticket
-
-        most = route.provider.max_inputs
-        if most is None or len(texts) <= most:
-            vectors, ticket = await buy(texts)
-            return Embeddings(vectors, ticket.clocks, ticket.attempts, route.provider.name, route.provider.model)
-        bought = [await buy(texts[start : start + most]) for start in range(0, len(texts), most)]
-        return Embeddings(
-            _stacked([vectors for vectors, _ in bought]),
-            sum((ticket.clocks for _, ticket in bought), ZERO),
-            sum(ticket.attempts for _, ticket in bought),
-            route.provider.name,
-            route.provider.model,
+        make_ticket = partial(
+            Ticket,
+            priority=priority,
+            tenant=tenant,
+            timeout=limit.seconds,
+            limit_name=limit.rung,
+            deadline_at=deadline_at,
+            circuit=circuit,
+            on_provider_timeout=on_provider_timeout,
+            ids=Ids(stage=stage, run=run),
         )
+        return await route.run(texts, purpose, deadline_at, make_ticket)
 
     async def search(
         self,
@@ -326,7 +278,7 @@ class Engine:
         """
         route = self._routes.route(name)
         await self.knowledge()
-        return await self.probes.probe(route.lane.name)
+        return await self.probes.probe(route.provider.name)
 
     async def knowledge(self, *, create: bool = True, may_be_read_only: bool = False) -> SqliteStore:
         """The knowledge base that the settings name, opened at the first call.
@@ -425,12 +377,6 @@ class Engine:
 
     async def _held_space(self) -> Space | None:
         return None if self._knowledge is None else await self._knowledge.space()
-
-
-def _stacked(vectors: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    import numpy as np
-
-    return np.concatenate(vectors)
 
 
 def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Routes: each provider in use, with the lane in front of it. Opened at first use, checked before the first call."""
+"""The routes of one engine: opened at first use, and closed at its end."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-import attrs
 import trio
 
 from embedkit.admission.unqueued import Unqueued
+from embedkit.engine.route import Route
 from embedkit.errors import UsageError
 from embedkit.knowledge.model import Space
 from embedkit.probing.broker import ProbeBroker
@@ -19,6 +19,7 @@ from embedkit.probing.call import Target
 from embedkit.probing.rules import engine_key
 from embedkit.providers.catalogue import lane_class, make_provider, make_retry
 from embedkit.providers.guarded import GuardedConnection, GuardedProvider
+from embedkit.providers.held import held_open
 from embedkit.settings import ProviderSettings, Settings
 
 if TYPE_CHECKING:
@@ -28,46 +29,6 @@ if TYPE_CHECKING:
 
 # The text of a probe: one token or two, whatever the model.
 _PROBE = "probe"
-
-
-@attrs.frozen(eq=False)
-class Route:
-    """A provider in use.
-
-    Attributes:
-        provider: How it is spoken to.
-        lane: What stands before it: its lane, or the way to it that no lane governs.
-    """
-
-    provider: GuardedProvider
-    lane: Lane[GuardedConnection] | Unqueued[GuardedConnection]
-    _checking: trio.Lock = attrs.field(factory=trio.Lock, init=False)
-    _checked: trio.Event = attrs.field(factory=trio.Event, init=False)
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether its preflight has passed."""
-        return self._checked.is_set()
-
-    async def check(self) -> None:
-        """Preflight, once; those who come meanwhile wait for it.
-
-        Raises:
-            UsageError: An unset key, a model that the engine does not have.
-
-        Cancellation:
-            It is checked, or will be by the next who asks.
-        """
-        if self._checked.is_set():
-            return
-        async with self._checking:
-            if not self._checked.is_set():
-                await self.provider.preflight()
-                self._checked.set()
-
-    def space(self, dimension: int) -> Space:
-        """The space of its vectors of ``dimension``."""
-        return Space(self.provider.kind, self.provider.model, dimension, dict(self.provider.space_options))
 
 
 class Routes:
@@ -134,26 +95,26 @@ class Routes:
         """Open nothing more, and close what is open: queued tickets are shed, calls that are out go on."""
         self._closed = True
         for route in self:
-            route.lane.close()
+            route.way.close()
 
     def _make(self, name: str) -> Route:
         described = self._settings.provider(name)
-        made = self._given.get(name) or make_provider(self._settings, name, self._environ, None, self._show_words)
+        own = self._given.get(name)
+        made = own or make_provider(self._settings, name, self._environ, None, self._show_words)
         provider = GuardedProvider(
             made,
             name,
-            self._nursery,
             document_prefix=described.document_prefix,
             query_prefix=described.query_prefix,
-            stay_away=make_retry(described).stay_away,
+            connect=None if own is None else partial(held_open, own.connect, name, self._nursery),
         )
         # In the context of whoever opened the engine: the variables of the caller who comes first reach no provider.
-        route = Route(provider, self._context.run(self._lane, name, described, provider))
+        route = Route(provider, self._context.run(self._way, name, described, provider), described.capacity)
         self._probes.watch(
             Target(
                 name,
                 engine_key(described),
-                route.lane,
+                route.way,
                 call=lambda connection: connection.embed([_PROBE]),
                 prepare=partial(self._dimension_of, route),
                 timeout=self._settings.timeout_for(name).seconds,
@@ -161,7 +122,7 @@ class Routes:
         )
         return route
 
-    def _lane(
+    def _way(
         self, name: str, described: ProviderSettings, provider: GuardedProvider
     ) -> Lane[GuardedConnection] | Unqueued[GuardedConnection]:
         kind = lane_class(described)
@@ -172,7 +133,6 @@ class Routes:
                 ledger=self._ledger,
                 retry=make_retry(described),
                 model=provider.model,
-                max_inputs=provider.max_inputs,
             )
             self._stack.push_async_callback(unqueued.aclose)
             return unqueued

@@ -1,10 +1,10 @@
-"""One probe: a ticket of class ``probe`` through the provider's own lane, and what its outcome says of the engine."""
+"""One probe: a ticket of class ``probe`` by the provider's own way, and what its outcome says of the engine."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import attrs
 
@@ -12,15 +12,27 @@ from embedkit.errors import AdmissionError, ProviderError, ResponseInvalid, dura
 from embedkit.probing.rules import Finding
 
 if TYPE_CHECKING:
-    from embedkit.admission.lane import Lane
     from embedkit.admission.ticket import Ticket
-    from embedkit.admission.unqueued import Unqueued
 
     Vectors = Any  # (1, dimension) float32: numpy is not imported for its name
 
 logger = logging.getLogger("embedkit.probing")
 
 C = TypeVar("C")
+R = TypeVar("R")
+Used = TypeVar("Used", covariant=True)
+
+
+class Way(Protocol[Used]):
+    """Who makes calls to one provider: a lane, or what stands for one where no lane governs it."""
+
+    async def run(self, call: Callable[[Used], Awaitable[R]], ticket: Ticket) -> R:
+        """See ``Lane.run``.
+
+        Cancellation:
+            See ``Lane.run``.
+        """
+        ...
 
 
 @attrs.frozen(eq=False)
@@ -28,9 +40,9 @@ class Target(Generic[C]):
     """An engine that can be probed, and how.
 
     Attributes:
-        provider: The provider's name; also its lane's, in the ledger.
+        provider: The provider's name; also its way's, in the ledger.
         engine: What names the engine in the shared file; see ``engine_key``.
-        lane: Where the probe is a ticket like any other; for a provider without a lane, the way to it.
+        way: Where the probe is a ticket like any other.
         call: Asks for the vectors of one short text.
         prepare: Awaited before a call: whether one can be made at all. Gives the dimension that vectors must have, or
             ``None`` where that is not known.
@@ -39,7 +51,7 @@ class Target(Generic[C]):
 
     provider: str
     engine: str
-    lane: Lane[C] | Unqueued[C]
+    way: Way[C]
     call: Callable[[C], Awaitable[Vectors]]
     prepare: Callable[[], Awaitable[int | None]]
     timeout: float | None = None
@@ -88,7 +100,7 @@ async def ask(
         _check(await target.call(connection), dimension)
 
     try:
-        await target.lane.run(call, ticket)
+        await target.way.run(call, ticket)
     except ProviderError as error:
         return Answer(True, error.durable_code)
     except AdmissionError as error:

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from embedkit.providers.provider import Provider
     from embedkit.settings import ProviderSettings, Settings
 
-# Gemini is remote and unqueued: it has no lane.
-_LANES: Mapping[str, type[Lane[GuardedConnection]]] = {
+# Which settlement a kind declares; ``None``: it is remote and unqueued, and no lane of ours governs it.
+_LANES: Mapping[str, type[Lane[GuardedConnection]] | None] = {
     "local": CapacityLane,
     "ollama": CapacityLane,
     "openai-compatible": BudgetLane,
+    "gemini": None,
     # A slot is free when the call has ended, whatever becomes of its caller: right for what runs in this process, and
     # for an engine that goes on computing.
     "own": CapacityLane,

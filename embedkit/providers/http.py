@@ -50,7 +50,7 @@ for _name in ("httpcore.http11", "httpcore.connection", "httpcore.proxy"):
 _FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError)
 _REFUSAL_READ = 1 << 16
 # Letters, digits, hyphens and underscores, 63 at most between two dots, 253 in all: what the DNS can hold.
-_HOST = re.compile(r"(?=.{1,254}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
+_HOST = re.compile(r"(?=.{1,254}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63}){0,127}\.?")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 

@@ -17,7 +17,7 @@ _TIME = r"\d\d:\d\d:\d\d"
 # The three forms of RFC 9110, section 5.6.7. email.utils alone would read a date out of much prose.
 _HTTP_DATE = re.compile(
     rf"{_DAY}, \d\d {_MONTH} \d{{4}} {_TIME} GMT"
-    rf"|{_DAY}[a-z]*day, \d\d-{_MONTH}-\d\d {_TIME} GMT"
+    rf"|{_DAY}[a-z]{{0,6}}day, \d\d-{_MONTH}-\d\d {_TIME} GMT"
     rf"|{_DAY} {_MONTH} [\d ]\d {_TIME} \d{{4}}",
     re.ASCII,
 )
@@ -28,7 +28,7 @@ _GO_DURATION = re.compile(
     r"(?:(\d{1,5})h)?(?:(\d{1,5})m(?!s))?(?:(\d{1,7}(?:\.\d{1,9})?)s)?(?:(\d{1,9}(?:\.\d{1,9})?)ms)?", re.ASCII
 )
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
-_RESET = re.compile(r"(?:x-)?ratelimit-(?:reset(?:-(?P<after>[\w-]+))?|(?P<before>[\w-]+)-reset)")
+_RESET = re.compile(r"(?:x-)?ratelimit-(?:reset(?:-(?P<after>[\w-]{1,100}))?|(?P<before>[\w-]{1,100})-reset)")
 # What is larger is no number of seconds but an instant: in seconds since 1970, or in milliseconds.
 _EPOCH_SECONDS = 1e9
 _EPOCH_MILLISECONDS = 1e12

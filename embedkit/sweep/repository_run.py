@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from embedkit.errors import EmbedkitError, SourceError, StoreError, StoreLocked, UsageError
-from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
+from embedkit.knowledge.chunking import ChunkLimits
 from embedkit.knowledge.indexing.indexing import Indexing, Width
 from embedkit.knowledge.indexing.tally import Tally
 from embedkit.knowledge.sources.selection import Selection
@@ -201,21 +201,10 @@ class RepositoryRun:
         return bought
 
     def _width(self, record: RepositoryRecord) -> Width:
-        """As many tickets as the ceiling lets be in flight at once, and one behind each.
-
-        More would keep no slot busier, and each of them would find out by itself that an engine has gone. A batch is
-        one request: what the provider's kind or the last sweep's timeouts allow is all that it holds.
-        """
+        """A batch is one request: what the settings or the last sweep's timeouts allow is all that it holds."""
         engine = self._sweep.engine
-        bounds = (engine.settings.batch_for(), record.batch_ceiling, engine.provider().max_inputs)
-        batch = min(bound for bound in bounds if bound is not None)
-        if not engine.is_queued():
-            return Width(batch, engine.settings.provider().capacity)
-        lane = engine.lane().statistics()
-        weight = engine.provider().weight
-        if weight(batch) > 1 and lane.capacity > 1:
-            batch = min(batch, lane.ceiling)
-        return Width(batch, 2 * max(lane.ceiling // weight(batch), 1))
+        bounds = (engine.settings.batch_for(), record.batch_ceiling)
+        return Width(*engine.width(min(bound for bound in bounds if bound is not None)))
 
     def _progressed(self, tally: Tally) -> None:
         self._sweep.tell(Progress(self._tenant, self._described.name, tally))
@@ -271,7 +260,7 @@ class RepositoryRun:
         )
         done = Swept(
             revision=revision,
-            generation=CHUNKING_GENERATION,
+            generation=_limits(settings.embedding.chunk_tokens).generation,
             outstanding=self._tally.outstanding,
             too_large=self._tally.too_large,
             last=last,

@@ -10,7 +10,7 @@ from pathlib import Path
 from fakes import vectors_of
 
 from embedkit.database import open_database
-from embedkit.knowledge.chunking import CHUNKING_GENERATION
+from embedkit.knowledge.chunking import ChunkLimits
 from embedkit.knowledge.indexing.purchases import unit_rows
 from embedkit.knowledge.model import Chunk, input_hash
 from embedkit.knowledge.searching.words import index_words
@@ -33,7 +33,7 @@ def prepared(path: str, *texts: str, scope: str = "") -> PreparedDocument:
         for i, text in enumerate(texts)
     ]
     content = hashlib.sha256("\n".join(texts).encode()).hexdigest()
-    return PreparedDocument(path, content, CHUNKING_GENERATION, parts, index_words(path))
+    return PreparedDocument(path, content, ChunkLimits().generation, parts, index_words(path))
 
 
 def bought(texts: Iterable[str], dimension: int = 8) -> dict[bytes, bytes]:

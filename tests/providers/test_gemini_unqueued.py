@@ -138,10 +138,10 @@ async def test_a_deadline_that_passes_is_the_callers_and_not_the_providers(autoj
             await engine.embed(["one"], deadline=3.0)
         assert caught.value.clocks is not None
         assert caught.value.clocks.provider_time == pytest.approx(3.0)
-        with pytest.raises(DeadlineExceeded):
+        with pytest.raises(QueueWaitExceeded, match="provider far: the deadline passed; nothing was sent"):
             await engine.embed(["one"], deadline=0.0)
         assert scripted.log.requests == 1
-        assert [row.outcome for row in engine.ledger.settled_rows()] == ["aborted", "aborted"]
+        assert [row.outcome for row in engine.ledger.settled_rows()] == ["aborted", "withdrawn"]
 
 
 async def test_who_leaves_closes_the_transport_and_harms_nobody() -> None:
@@ -203,6 +203,29 @@ async def test_a_probe_is_one_call_without_a_lane(tmp_path: Path) -> None:
             assert (row.priority, row.disposition) == ("probe", "not-applicable")
 
 
+async def test_a_failing_verdict_is_shared_between_processes(tmp_path: Path) -> None:
+    """The second engine, on the same knowledge base, asks nobody: it is told."""
+    async with open_scripted_engine(api_key="g-key", rules=[Rule(always, status(503, "overloaded"))]) as scripted:
+        settings = attrs.evolve(settings_for(scripted), store=StoreSettings(path=tmp_path / "store.sqlite3"))
+        async with open_engine(settings, environ={"FAR_KEY": "g-key"}) as first:
+            assert (await first.probe()).verdict == "degraded"
+            assert (await first.probe()).shared
+            async with open_engine(settings, environ={"FAR_KEY": "g-key"}) as second:
+                verdict = await second.probe()
+        assert (verdict.verdict, verdict.shared) == ("degraded", True)
+        assert scripted.log.requests == 1
+
+
+async def test_a_failing_probe_is_overruled_by_real_work(tmp_path: Path) -> None:
+    async with open_scripted_engine(api_key="g-key", rules=[Rule(nth(1), status(503, "overloaded"))]) as scripted:
+        settings = attrs.evolve(settings_for(scripted), store=StoreSettings(path=tmp_path / "store.sqlite3"))
+        async with open_engine(settings, environ={"FAR_KEY": "g-key"}) as engine:
+            assert (await engine.probe()).verdict == "degraded"
+            await engine.embed(["one"])
+            assert engine.probes.verdict("far").verdict == "healthy"
+        assert scripted.log.requests == 2
+
+
 # -- sweeps ----------------------------------------------------------------------------------------------------------
 
 
@@ -261,6 +284,8 @@ async def test_a_hint_holds_back_whoever_comes_after_it(autojump_clock: MockCloc
         async with trio.open_nursery() as nursery:
             for place, text in enumerate(("first", "second", "third")):
                 nursery.start_soon(embed, engine, text, float(place))
+        waits = {row.id: (row.clocks.queue_wait, row.clocks.retry_wait) for row in engine.ledger.settled_rows()}
+        assert [pytest.approx(wait) for wait in sorted(waits.values())] == [(0.0, 5.0), (3.0, 0.0), (4.0, 0.0)]
         assert [record.arrived_at for record in scripted.log.records] == pytest.approx([0.0, 5.0, 5.0, 5.0])
         assert engine.provider().dimension == 8
     assert list(arrived.values()) == pytest.approx([5.0, 5.0, 5.0])

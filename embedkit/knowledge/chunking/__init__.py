@@ -23,9 +23,10 @@ from embedkit.knowledge.model import Chunk
 __all__ = ["CHUNKING_GENERATION", "ChunkLimits", "chunk", "estimate_tokens"]
 
 CHUNKING_GENERATION: int = 2
-"""Raised whenever the same text gives other chunks than before: part of what a stored vector stands for."""
+"""Raised whenever the same text, with the same limits, gives other chunks than before."""
 
 _LEAST_TARGET = 16
+_LIMIT_BITS = 20
 _PYTHON = frozenset({"py", "pyi", "pyw", "ipynb"})
 
 
@@ -39,13 +40,21 @@ class ChunkLimits:
     """
 
     target_tokens: int = attrs.field(default=240, validator=attrs.validators.ge(_LEAST_TARGET))
-    max_tokens: int = 512
+    max_tokens: int = attrs.field(default=512, validator=attrs.validators.lt(1 << _LIMIT_BITS))
 
     def __attrs_post_init__(self) -> None:
         if self.max_tokens < self.target_tokens:
             raise ValueError(
                 f"max_tokens={self.max_tokens} is below target_tokens={self.target_tokens}: raise the first"
             )
+
+    @property
+    def generation(self) -> int:
+        """What names the cutting: a document that was cut under another number is cut again. It fits SQLite's integer.
+
+        Texts whose chunks come out the same keep their vectors, which belong to the chunks' inputs.
+        """
+        return (CHUNKING_GENERATION << 2 * _LIMIT_BITS) + (self.target_tokens << _LIMIT_BITS) + self.max_tokens
 
     @property
     def sizes(self) -> Sizes:

@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from embedkit.errors import SourceError
-from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
+from embedkit.knowledge.chunking import ChunkLimits
 from embedkit.knowledge.indexing.bisecting import Batch
 from embedkit.knowledge.indexing.buying import Buying
 from embedkit.knowledge.indexing.claims import Claims
@@ -134,7 +134,8 @@ class Indexing:
                 "--allow-empty; until then what is stored stays",
                 code="KB_SOURCE_EMPTY",
             )
-        changed = [entry for entry in snapshot.entries if stored.get(entry.path) != _identity(entry)]
+        cutting = self._limits.generation
+        changed = [entry for entry in snapshot.entries if stored.get(entry.path) != (entry.content_hash, cutting)]
         self.tally.done = len(snapshot.entries) - len(changed)
         self._on_progress(self.tally)
         try:
@@ -244,7 +245,3 @@ class Indexing:
                 return
             with self._stop.containing():
                 await self._buying.buy_batch(batch)
-
-
-def _identity(entry: Entry) -> tuple[str, int]:
-    return entry.content_hash, CHUNKING_GENERATION

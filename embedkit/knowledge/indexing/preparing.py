@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 import attrs
 
 from embedkit.errors import SourceError
-from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits, chunk
+from embedkit.knowledge.chunking import ChunkLimits, chunk
 from embedkit.knowledge.chunking.halving import halves
 from embedkit.knowledge.model import Chunk, Document, input_hash
 from embedkit.knowledge.searching.words import embedding_input, index_words
@@ -114,9 +114,7 @@ def _inputs_of(documents: Sequence[PreparedDocument]) -> dict[bytes, str]:
 
 def _prepared(document: Document, limits: ChunkLimits) -> PreparedDocument:
     parts = [_prepared_chunk(piece) for piece in chunk(document.path, document.text, limits=limits)]
-    return PreparedDocument(
-        document.path, document.content_hash, CHUNKING_GENERATION, parts, index_words(document.path)
-    )
+    return PreparedDocument(document.path, document.content_hash, limits.generation, parts, index_words(document.path))
 
 
 def _prepared_chunk(piece: Chunk) -> PreparedChunk:
