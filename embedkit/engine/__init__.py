@@ -2,4 +2,5 @@
 
 from embedkit.engine.engine import Embeddings as Embeddings
 from embedkit.engine.engine import Engine as Engine
+from embedkit.engine.engine import Indexed as Indexed
 from embedkit.engine.opening import open_engine as open_engine

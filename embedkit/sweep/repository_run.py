@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from embedkit.errors import EmbedkitError, SourceError, StoreError, StoreLocked, UsageError
-from embedkit.knowledge.chunking import CHUNKING_GENERATION, ChunkLimits
-from embedkit.knowledge.indexing.indexing import Indexing, Width
+from embedkit.engine.width import limits_of, width_of
+from embedkit.errors import EmbedkitError, SourceError, StoreError, UsageError
+from embedkit.knowledge.chunking import CHUNKING_GENERATION
+from embedkit.knowledge.indexing.indexing import Indexing
+from embedkit.knowledge.indexing.keeping import keep_lease
 from embedkit.knowledge.indexing.tally import Tally
 from embedkit.knowledge.sources.selection import Selection
 from embedkit.knowledge.sources.source import Sighting, Snapshot, Source, open_source, printable_path
@@ -133,15 +135,8 @@ class RepositoryRun:
 
     async def _keep_lease(self, lease: Lease, work: trio.CancelScope) -> None:
         """Renew the lease while the work goes on, and end the work if it is lost."""
-        while True:
-            await trio.sleep(LEASE_SECONDS / 3)
-            try:
-                await self._sweep.store.renew(lease)
-            except StoreLocked:
-                continue  # it is still ours for a while, and every transaction of the work renews it as well
-            except EmbedkitError as error:
-                self._lease_failures.append(error)
-                work.cancel()
+        self._lease_failures.append(await keep_lease(self._sweep.store, lease, LEASE_SECONDS / 3))
+        work.cancel()
 
     async def _look(self, record: RepositoryRecord) -> Snapshot:
         known = await self._sweep.store.sightings(record)
@@ -174,8 +169,8 @@ class RepositoryRun:
             record,
             lease,
             self._buy,
-            width=self._width(record),
-            limits=_limits(self._sweep.engine.settings.embedding.chunk_tokens),
+            width=width_of(self._sweep.engine, record.batch_ceiling),
+            limits=limits_of(self._sweep.engine.settings.embedding.chunk_tokens),
             slice_ends_at=self._began_at + self._sweep.engine.settings.sweep.slice,
             on_progress=self._progressed,
             claims=self._sweep.claims(self._tenant),
@@ -199,23 +194,6 @@ class RepositoryRun:
         with trio.CancelScope(shield=True):  # bought is kept, whoever cancels
             await sweep.claim_space(bought.vectors.shape[1])
         return bought
-
-    def _width(self, record: RepositoryRecord) -> Width:
-        """As many tickets as the ceiling lets be in flight at once, and one behind each.
-
-        More would keep no slot busier, and each of them would find out by itself that an engine has gone. A batch is
-        one request: what the provider's kind or the last sweep's timeouts allow is all that it holds.
-        """
-        engine = self._sweep.engine
-        bounds = (engine.settings.batch_for(), record.batch_ceiling, engine.provider().max_inputs)
-        batch = min(bound for bound in bounds if bound is not None)
-        if not engine.is_queued():
-            return Width(batch, engine.settings.provider().capacity)
-        lane = engine.lane().statistics()
-        weight = engine.provider().weight
-        if weight(batch) > 1 and lane.capacity > 1:
-            batch = min(batch, lane.ceiling)
-        return Width(batch, 2 * max(lane.ceiling // weight(batch), 1))
 
     def _progressed(self, tally: Tally) -> None:
         self._sweep.tell(Progress(self._tenant, self._described.name, tally))
@@ -333,8 +311,3 @@ class RepositoryRun:
 def _snapshot(source: Source, known: Mapping[str, Sighting]) -> Snapshot:
     # In a worker thread: look now and then whether the sweep was cancelled meanwhile.
     return source.snapshot(known, check=trio.from_thread.check_cancelled)
-
-
-def _limits(most: int) -> ChunkLimits:
-    """Chunks of at most ``most`` tokens; not quite half of that is aimed at."""
-    return ChunkLimits(target_tokens=most * 15 // 32, max_tokens=most)
