@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ import trio
 
 from embedkit.admission.circuit import Circuit
 from embedkit.engine.width import limits_of, width_of
-from embedkit.errors import EmbedkitError, SourceError, StoreError
+from embedkit.errors import EmbedkitError, ProviderCircuitOpen, SourceError, StoreError
 from embedkit.knowledge.chunking import CHUNKING_GENERATION
 from embedkit.knowledge.indexing.indexing import Indexing
 from embedkit.knowledge.indexing.keeping import keep_lease
@@ -87,6 +87,9 @@ class Adding:
             with trio.move_on_after(_RELEASE_SECONDS, shield=True), suppress(StoreError):
                 await self._store.release(lease)
             raise
+        finally:
+            if isinstance(documents, AsyncGenerator):
+                await documents.aclose()
         if error is not None:
             raise error
         _, chunks = await self._store.count(record)
@@ -114,7 +117,7 @@ class Adding:
             try:
                 keep_fences = engine_key(self._engine.settings.provider())
                 await retry_locked(partial(self._store.lift_fences, record, engine=keep_fences))
-                await self._index_all(lease, record, _portions(documents))
+                await self._index_all(lease, record, _Portions(documents))
                 if not self._failures and complete():
                     await self._remove_others(lease, record, allow_empty)
             except EmbedkitError as raised:
@@ -124,16 +127,16 @@ class Adding:
             nursery.cancel_scope.cancel()
         if foreign:
             raise foreign[0]
-        return next(iter([*lost, *self._failures, *([error] if error is not None else [])]), None)
+        failures = [*lost, *self._failures, *([error] if error is not None else [])]
+        # What opened the circuit tells more than what it shed.
+        return min(failures, key=lambda failure: isinstance(failure, ProviderCircuitOpen), default=None)
 
     @property
     def _failures(self) -> Sequence[EmbedkitError]:
         return [*self._tally.failures, *self._tally.damaged]
 
-    async def _index_all(
-        self, lease: Lease, record: RepositoryRecord, portions: AsyncIterator[Sequence[Document]]
-    ) -> None:
-        async for some in portions:
+    async def _index_all(self, lease: Lease, record: RepositoryRecord, portions: _Portions) -> None:
+        while some := await portions.take():
             self._named.update(document.path for document in some)
             limit = self._engine.settings.sweep.max_file_bytes
             snapshot = await trio.to_thread.run_sync(snapshot_of, some, limit)
@@ -199,33 +202,47 @@ class Adding:
         )
 
 
-async def _portions(documents: Given) -> AsyncIterator[Sequence[Document]]:
-    """Portions of what is given; what came before an error is a portion, and the error comes out after it."""
-    some: list[Document] = []
-    characters = 0
-    failure: Exception | None = None
-    try:
-        async for given in _each(documents):
-            some.append(check_document(given))
-            characters += len(some[-1].text)
-            if len(some) >= _DOCUMENTS_AT_ONCE or characters >= _CHARACTERS_AT_ONCE:
-                yield some
-                some, characters = [], 0
-    except Exception as error:
-        failure = error
-    if some:
-        yield some
-    if failure is not None:
-        raise failure
+class _Portions:
+    """What is given, in portions. What came before an error is a portion, and the error comes out with the next."""
+
+    def __init__(self, documents: Given) -> None:
+        self._next = _next_of(documents)
+        self._ended: Exception | None = None
+
+    async def take(self) -> list[Document]:
+        """The next portion; an empty one is the end.
+
+        Raises:
+            UsageError: What was given is no document.
+            Exception: Whatever the iterable raises.
+
+        Cancellation:
+            What was asked for and not returned is lost.
+        """
+        some: list[Document] = []
+        characters = 0
+        try:
+            while self._ended is None and len(some) < _DOCUMENTS_AT_ONCE and characters < _CHARACTERS_AT_ONCE:
+                some.append(check_document(await self._next()))
+                characters += len(some[-1].text)
+        except Exception as error:
+            self._ended = error
+        if not some and self._ended is not None and not isinstance(self._ended, StopAsyncIteration):
+            raise self._ended
+        return some
 
 
-async def _each(documents: Given) -> AsyncIterator[Document]:
+def _next_of(documents: Given) -> Callable[[], Awaitable[object]]:
     if isinstance(documents, AsyncIterable):
-        async for document in documents:
-            yield document
-    else:
-        for document in documents:
-            yield document
+        return aiter(documents).__anext__
+    items = iter(documents)
+
+    async def following() -> object:
+        for item in items:
+            return item
+        raise StopAsyncIteration
+
+    return following
 
 
 def _add(total: Tally, some: Tally) -> None:
