@@ -10,7 +10,7 @@ import attrs
 
 from embedkit.database import open_database
 from embedkit.knowledge.model import Chunk, Space
-from embedkit.knowledge.storing.documents import PreparedChunk, PreparedDocument
+from embedkit.knowledge.storing.prepared import PreparedChunk, PreparedDocument
 from embedkit.knowledge.storing.store import SqliteStore
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from embedkit.admission.statistics import LaneStatistics, Totals
 from embedkit.admission.ticket import Ids, Ticket
 from embedkit.admission.waiting import Waiting
 from embedkit.clocks import Clocks, attribution
-from embedkit.engine import Embeddings, Engine, open_engine
+from embedkit.engine import Embeddings, Engine, Indexed, open_engine
 from embedkit.errors import (
     AdmissionError,
     ConnectionRefused,
@@ -56,7 +56,13 @@ from embedkit.errors import (
     UsageError,
     is_provider_timeout,
 )
-from embedkit.knowledge.searching.search import Hit
+from embedkit.knowledge.model import Chunk, Document, Space
+from embedkit.knowledge.searching.search import Hit, Place, Query
+from embedkit.knowledge.sources.source import Sighting
+from embedkit.knowledge.storing.leases import Lease, Leased
+from embedkit.knowledge.storing.prepared import PreparedChunk, PreparedDocument
+from embedkit.knowledge.storing.protocol import KnownInputs, Store
+from embedkit.knowledge.storing.repositories import Last, RepositoryRecord
 from embedkit.probing.rules import Verdict
 from embedkit.providers.exchange import Exchange, Reply
 from embedkit.providers.identity import Identity
@@ -90,6 +96,7 @@ __all__ = [
     "AskSettings",
     "BudgetLane",
     "CapacityLane",
+    "Chunk",
     "Circuit",
     "Clocks",
     "Connection",
@@ -97,6 +104,7 @@ __all__ = [
     "ConsensusSettings",
     "ContentRefused",
     "DeadlineExceeded",
+    "Document",
     "EmbeddingSettings",
     "Embeddings",
     "EmbedkitError",
@@ -107,10 +115,15 @@ __all__ = [
     "Hit",
     "Identity",
     "Ids",
+    "Indexed",
+    "KnownInputs",
     "Lane",
     "LaneClosed",
     "LaneFull",
     "LaneStatistics",
+    "Last",
+    "Lease",
+    "Leased",
     "Ledger",
     "Listener",
     "ModelChanged",
@@ -119,6 +132,9 @@ __all__ = [
     "NoRetry",
     "Order",
     "PanelMember",
+    "Place",
+    "PreparedChunk",
+    "PreparedDocument",
     "ProbeSettings",
     "Progress",
     "Provider",
@@ -131,9 +147,11 @@ __all__ = [
     "ProviderSettings",
     "ProviderTimeout",
     "ProviderUnavailable",
+    "Query",
     "QueueWaitExceeded",
     "QuotaExhausted",
     "Reply",
+    "RepositoryRecord",
     "RepositoryReport",
     "RepositorySettings",
     "ResponseInvalid",
@@ -142,8 +160,11 @@ __all__ = [
     "Settings",
     "SettingsError",
     "Sheds",
+    "Sighting",
     "SourceError",
+    "Space",
     "SpaceMismatch",
+    "Store",
     "StoreError",
     "StoreFull",
     "StoreLocked",

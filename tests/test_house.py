@@ -34,7 +34,7 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 # The rooms within a room, from the bottom up. Documents flow from sources to the store; the store, which is what the
 # indexing writes to and who searches asks, stands between the two.
-WITHIN = {"knowledge": ("model", "sources", "chunking", "searching", "storing", "indexing")}
+WITHIN = {"knowledge": ("metadata", "model", "sources", "chunking", "searching", "storing", "indexing")}
 
 # Which rooms, or files, may import a library at all.
 AT_HOME = {

@@ -6,11 +6,12 @@ It holds the lanes (one a provider, opened at its first use), the ledger, and th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import trio
 
 from embedkit.activity.ledger import Ledger
@@ -18,6 +19,7 @@ from embedkit.admission.circuit import Circuit
 from embedkit.admission.snapshot import snapshot_of
 from embedkit.admission.ticket import Ids, Ticket, TimeoutHook
 from embedkit.admission.waiting import Priority
+from embedkit.clocks import Clocks
 from embedkit.engine.route import Embeddings
 from embedkit.engine.routes import Routes
 from embedkit.errors import SpaceMismatch, UsageError
@@ -34,10 +36,38 @@ if TYPE_CHECKING:
 
     from embedkit.activity.disk import LedgerOnDisk
     from embedkit.admission.lane import Lane
+    from embedkit.knowledge.model import Document
     from embedkit.knowledge.searching.search import Hit, Mode
-    from embedkit.knowledge.storing.store import SqliteStore
+    from embedkit.knowledge.storing.protocol import Store
     from embedkit.providers.provider import Provider
     from embedkit.providers.wire import Purpose
+
+
+@attrs.frozen
+class Indexed:
+    """What ``Engine.index`` did.
+
+    Attributes:
+        documents: Documents that were given and are stored now, whether or not they were before.
+        chunks: Chunks in the repository now.
+        embedded: Vectors bought.
+        reused: Chunks of changed documents whose vector was there already.
+        deleted: Chunks removed: of earlier versions, and of documents that were not named.
+        fenced: Chunks that the engine refuses, by the path of the document; the rest of it is stored.
+        oversized: Paths of documents over ``sweep.max_file_bytes``, which are left out.
+        provider_calls: Attempts made.
+        clocks: Sums over tickets.
+    """
+
+    documents: int
+    chunks: int
+    embedded: int
+    reused: int
+    deleted: int
+    fenced: Mapping[str, int] = attrs.field(hash=False)
+    oversized: tuple[str, ...]
+    provider_calls: int
+    clocks: Clocks
 
 
 class Engine:
@@ -62,6 +92,7 @@ class Engine:
         environ: Mapping[str, str],
         providers: Mapping[str, Provider],
         show_words: Callable[[str], None] | None = None,
+        store: Store | None = None,
     ) -> None:
         self.settings = settings
         self.nursery = nursery
@@ -83,7 +114,8 @@ class Engine:
             given=providers,
             show_words=show_words,
         )
-        self._knowledge: SqliteStore | None = None
+        self._own_store = store
+        self._knowledge: Store | None = None
         self._opening_knowledge = trio.Lock()
 
     def lane(self, provider: str | None = None) -> Lane[GuardedConnection]:
@@ -181,6 +213,7 @@ class Engine:
         language: Sequence[str] = (),
         min_score: float | None = None,
         like: tuple[str, int] | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[Hit]:
         """The ``k`` chunks of ``tenant`` nearest to ``query``, best first. The same chunk in several places is one hit.
 
@@ -194,6 +227,7 @@ class Engine:
             language: Only in documents of these languages.
             min_score: Only hits with at least this cosine; in mode ``text``, this BM25.
             like: Path and line of a stored chunk: its neighbours are looked for, by its vector, and nobody is asked.
+            metadata: Only in documents whose metadata has all of these values.
 
         Raises:
             UsageError: A language that is not known, or nothing stands at ``like``.
@@ -229,7 +263,65 @@ class Engine:
                 paths=path,
                 languages=language,
                 min_score=min_score,
+                metadata=metadata or {},
             )
+        )
+
+    async def index(
+        self,
+        tenant: str,
+        repository: str,
+        documents: Iterable[Document] | AsyncIterable[Document],
+        *,
+        complete: bool | Callable[[], bool] = False,
+        allow_empty: bool = False,
+    ) -> Indexed:
+        """Store texts that are in no folder. What has not changed is not bought again.
+
+        The repository is one of given texts alone: no sweep touches it. Its texts are indexed in portions, under its
+        lease; old versions are found until new ones are stored.
+
+        Args:
+            tenant: Whose texts.
+            repository: Where they go; made if there is none.
+            documents: New, changed or as they were. Of one path the last counts. Asked for as they are stored: an
+                endless one need not fit into memory.
+            complete: Whether ``documents`` are all there is, so that what they do not name is removed; or asked, once
+                the last has been given and stored. With any failure nothing is removed.
+            allow_empty: Whether ``complete`` may remove everything.
+
+        Raises:
+            UsageError: The repository holds a folder's files, or what was given is no ``Document`` that can be stored;
+                what was given before it is stored.
+            SpaceMismatch: The store's vectors are of another space than the provider's.
+            ProviderError: The engine failed; what it had answered is stored, and the next call goes on from there.
+            EmbedkitError: A sweep is working on the repository, or a document cannot be cut; the others are stored.
+            StoreError: The store cannot be written.
+            Exception: Whatever ``documents`` raise; what they gave before is stored.
+
+        Cancellation:
+            Every batch that had been bought is kept; nothing was removed, or all of what was to be, or part of it.
+        """
+        # Imported here, with all of chunking and indexing, so that `import embedkit` stays light.
+        from embedkit.engine.adding import Adding
+
+        for name, value in (("tenant", tenant), ("repository", repository)):
+            if not value.strip() or not value.isprintable():
+                raise UsageError(f"{name} is {value!a}; it is a name in one line")
+        await self.check_space()
+        adding = Adding(self, await self.knowledge(), tenant, repository)
+        is_complete = complete if callable(complete) else lambda: bool(complete)
+        tally, chunks, fenced = await adding.run(documents, complete=is_complete, allow_empty=allow_empty)
+        return Indexed(
+            documents=tally.done,
+            chunks=chunks,
+            embedded=tally.embedded,
+            reused=tally.reused,
+            deleted=tally.deleted,
+            fenced=fenced,
+            oversized=tuple(item.path for item in tally.left_out),
+            provider_calls=tally.provider_calls,
+            clocks=tally.clocks,
         )
 
     async def forget(self, *, tenant: str, repository: str | None = None) -> Forgotten:
@@ -280,8 +372,8 @@ class Engine:
         await self.knowledge()
         return await self.probes.probe(route.provider.name)
 
-    async def knowledge(self, *, create: bool = True, may_be_read_only: bool = False) -> SqliteStore:
-        """The knowledge base that the settings name, opened at the first call.
+    async def knowledge(self, *, create: bool = True, may_be_read_only: bool = False) -> Store:
+        """The knowledge base: ``open_engine``'s ``store``, or the settings' file, opened at the first call.
 
         Args:
             create: Make it if there is none.
@@ -299,15 +391,19 @@ class Engine:
         from embedkit.database import open_database
         from embedkit.knowledge.storing.store import SqliteStore
 
+        # The ledger and the shared probes are in the file, whoever keeps the vectors.
+        creates = create or self._own_store is not None
         async with self._opening_knowledge:
             if self._knowledge is not None:
                 return self._knowledge
             async with AsyncExitStack() as opening:
                 database = await opening.enter_async_context(
-                    open_database(self.settings.store.path, create=create, may_be_read_only=may_be_read_only)
+                    open_database(self.settings.store.path, create=creates, may_be_read_only=may_be_read_only)
                 )
-                store = SqliteStore(database)
-                await store.open()
+                store = self._own_store
+                if store is None:
+                    store = SqliteStore(database)
+                    await store.open()
                 on_disk = None if database.is_read_only else LedgerOnDisk(database, of_lane=self._snapshot_of_lane)
                 if on_disk is not None:
                     await on_disk.reap()

@@ -20,6 +20,7 @@ from embedkit.settings import ProviderSettings, Settings
 
 if TYPE_CHECKING:
     from embedkit.activity.recorder import Listener
+    from embedkit.knowledge.storing.protocol import Store
     from embedkit.providers.provider import Provider
 
 
@@ -32,6 +33,7 @@ async def open_engine(
     environ: Mapping[str, str] | None = None,
     providers: Mapping[str, Provider] | None = None,
     show_words: Callable[[str], None] | None = None,
+    store: Store | None = None,
 ) -> AsyncGenerator[Engine]:
     """The engine, for as long as the block lasts.
 
@@ -45,6 +47,8 @@ async def open_engine(
             and its section says which lane and retries it gets. Without ``settings``, a single one embeds.
         show_words: Given, in one line, an engine's own words about each refusal, less the keys. They may quote texts,
             so they are to be shown to whoever asked for them, and not kept.
+        store: Your own knowledge base, opened and closed by you, in place of the one in the file ``store.path``. The
+            ledger and the shared probes stay in that file.
 
     Raises:
         ExceptionGroup: A defect in embedkit or in a provider ended a slot, and with it the engine. What the block
@@ -75,6 +79,7 @@ async def open_engine(
                             environ=os.environ if environ is None else environ,
                             providers={} if providers is None else providers,
                             show_words=show_words,
+                            store=store,
                         )
                         try:
                             yield engine

@@ -8,25 +8,33 @@ from typing import Literal
 
 import attrs
 
+from embedkit.knowledge.metadata import canonical
+
 SkipReason = Literal["binary", "oversized", "generated", "symlink", "unreadable", "secret", "lfs", "undecodable"]
+Finding = Literal["over-window", "timed-out"]
 
 
 @attrs.frozen
 class Document:
-    """One text of a repository at a revision.
+    """One text of a repository.
 
     Attributes:
-        path: Relative to the repository's root, with ``/`` between its parts. A name that is not UTF-8 stands here
-            with ``surrogateescape`` undone by backslashes, so that it can be stored and printed.
-        content_hash: SHA-256 of the bytes, in hex.
+        path: Its name in the repository: a relative path with ``/`` between its parts, or any name in one line. What
+            it ends in says how it is cut (``.py``, ``.md``). Of a file whose name is not UTF-8, ``surrogateescape`` is
+            undone by backslashes, so that it can be stored and printed.
         text: The decoded text; of a notebook, its cells.
+        metadata: What is known of it: small JSON. It comes back with hits, and they can be filtered by it.
+        content_hash: Of a file, SHA-256 of its bytes, in hex; of a text that was given, of its text and metadata.
         encoding: The encoding that it was in, as Python names it.
     """
 
     path: str
-    content_hash: str
     text: str = attrs.field(repr=False)
-    encoding: str = "utf-8"
+    metadata: Mapping[str, object] = attrs.field(factory=dict, hash=False)
+    content_hash: str = attrs.field(
+        kw_only=True, default=attrs.Factory(lambda self: _content_hash(self.text, self.metadata), takes_self=True)
+    )
+    encoding: str = attrs.field(default="utf-8", kw_only=True)
 
 
 @attrs.frozen
@@ -74,3 +82,10 @@ class Space:
 def input_hash(text: str) -> bytes:
     """What a vector is known by: SHA-256 of the exact input that the engine embeds, 32 bytes."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _content_hash(text: str, metadata: Mapping[str, object]) -> str:
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+    if metadata:
+        digest.update(b"\0" + canonical(metadata).encode())
+    return digest.hexdigest()

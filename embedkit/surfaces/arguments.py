@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from pathlib import Path
 from typing import NoReturn
@@ -70,6 +71,14 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     search.add_argument(
         "--min-score", type=_number, metavar="X", help="only hits with at least this cosine; mode text: this BM25"
     )
+    search.add_argument(
+        "--metadata",
+        metavar="KEY=VALUE",
+        type=_value,
+        action="append",
+        default=[],
+        help="only in documents whose metadata has it; VALUE is JSON, or else text",
+    )
     search.add_argument("--mode", choices=("hybrid", "vector", "text"), default="hybrid")
 
     command("status", "what is stored, what is outstanding and why, what happened")
@@ -77,6 +86,11 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     probe.add_argument("name", nargs="?", metavar="PROVIDER", help="which provider (default: the one that embeds)")
     watch = command("watch", "sync, and sync again whenever files change")
     _add_paths(watch)
+    add = command("add", "store texts that are in no folder: JSON lines on standard input")
+    add.add_argument("--tenant", metavar="NAME", help="whose texts (default: `default`)")
+    add.add_argument("--repository", metavar="NAME", required=True, help="where they go; made if there is none")
+    add.add_argument("--complete", action="store_true", help="remove what is stored there and not named")
+    add.add_argument("--allow-empty", action="store_true", help="with --complete: even if nothing is named")
     forget = command("forget", "remove a repository, or all of a tenant, from the knowledge base")
     forget.add_argument("--tenant", metavar="NAME", help="whose (default: the store's only tenant)")
     forget.add_argument("--repository", metavar="NAME", help="which (default: all of the tenant's)")
@@ -130,6 +144,16 @@ def _place(text: str) -> tuple[str, int]:
     if not path or not line.isascii() or not line.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is no place; write PATH:LINE, for example src/app.py:12")
     return path, int(line)
+
+
+def _value(text: str) -> tuple[str, object]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} says no value; write KEY=VALUE, for example author=ann")
+    try:
+        return key, json.loads(value)
+    except (ValueError, RecursionError):
+        return key, value
 
 
 def _number(text: str) -> float:

@@ -1,4 +1,4 @@
-"""The command line: ``sync``, ``search``, ``status``, ``probe``, ``watch``, ``forget``, ``settings``.
+"""The command line: ``sync``, ``search``, ``status``, ``probe``, ``watch``, ``add``, ``forget``, ``settings``.
 
 It decides nothing.
 """
@@ -16,6 +16,7 @@ import trio
 from embedkit.errors import EmbedkitError
 from embedkit.settings import Settings, load_settings
 from embedkit.surfaces import (
+    add_command,
     forget_command,
     probe_command,
     search_command,
@@ -33,6 +34,7 @@ _COMMANDS = {
     "search": search_command.run,
     "status": status_command.run,
     "watch": watch_command.run,
+    "add": add_command.run,
     "forget": forget_command.run,
 }
 

@@ -15,6 +15,7 @@ import attrs
 
 from embedkit.errors import UsageError
 from embedkit.knowledge.sources.source import printable_path
+from embedkit.knowledge.storing.repositories import GIVEN_ROOT
 from embedkit.settings import RepositorySettings, TenantSettings
 
 TENANT = "default"
@@ -135,7 +136,7 @@ def _is_the_same(known: Known, folder: Path) -> bool:
     """Whether a stored repository is what lies in ``folder`` now."""
     if known.root is None:
         return True  # from a store that did not remember it
-    if os.path.isdir(known.root):
+    if known.root == GIVEN_ROOT or os.path.isdir(known.root):
         return False
     hashes = sorted(known.hashes().items())[:_COMPARED]
     same = sum(_hash_of(folder / path) == content_hash for path, content_hash in hashes)

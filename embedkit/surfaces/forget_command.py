@@ -10,7 +10,7 @@ import trio
 
 from embedkit.engine import Engine, open_engine
 from embedkit.errors import UsageError
-from embedkit.knowledge.storing.repositories import RepositoryRecord
+from embedkit.knowledge.storing.repositories import GIVEN_ROOT, RepositoryRecord
 from embedkit.settings import Settings
 from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json, print_text
 from embedkit.surfaces.interrupts import interruptible
@@ -57,7 +57,7 @@ async def _agrees(engine: Engine, records: Sequence[RepositoryRecord]) -> bool:
     store = await engine.knowledge()
     for record in records:
         documents, chunks = await store.count(record)
-        where = f" (from {record.root})" if record.root is not None else ""
+        where = f" (from {record.root})" if record.root not in (None, GIVEN_ROOT) else ""
         sys.stderr.write(
             f"{record.tenant}/{record.name}{where}: {counted(documents, 'document')}, {counted(chunks, 'chunk')}\n"
         )

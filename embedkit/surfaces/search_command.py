@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 
@@ -53,6 +54,7 @@ async def _search(given: argparse.Namespace, engine: Engine) -> list[Hit]:
         language=given.lang,
         min_score=given.min_score,
         like=given.like,
+        metadata=dict(given.metadata),
     )
 
 
@@ -92,6 +94,7 @@ def _as_json(hit: Hit) -> dict[str, object]:
         "lines": list(hit.lines),
         "text": hit.text,
         "cosine": hit.cosine,
+        "metadata": dict(hit.metadata),
         "also": [{**attrs.asdict(place), "lines": list(place.lines)} for place in hit.also],
     }
 
@@ -109,6 +112,8 @@ def _entry(hit: Hit) -> str:
         head += f"  (cosine {hit.cosine:.3f})"
     if hit.also:
         head += f"  and in {len(hit.also)} more: {hit.also[0].path}" + (", ..." if len(hit.also) > 1 else "")
+    if hit.metadata:
+        head += "\n    " + _harmless(json.dumps(dict(hit.metadata), ensure_ascii=False))[:_WIDTH]
     lines = [line for line in hit.text.splitlines() if line.strip()]
     shown = [f"    {_harmless(line)[:_WIDTH]}" for line in lines[:_LINES_SHOWN]]
     more = [f"    ... {len(lines) - _LINES_SHOWN} more"] if len(lines) > _LINES_SHOWN else []

@@ -17,7 +17,7 @@ from embedkit.activity.snapshots import StoredLane
 from embedkit.admission.snapshot import snapshot_from
 from embedkit.admission.whose_turn import whose_turn
 from embedkit.database import open_database
-from embedkit.knowledge.storing.repositories import RepositoryRecord
+from embedkit.knowledge.storing.repositories import GIVEN_ROOT, RepositoryRecord
 from embedkit.knowledge.storing.store import SqliteStore
 from embedkit.probing.rules import Verdict, engine_key
 from embedkit.probing.sharing import read_verdict
@@ -90,6 +90,8 @@ class Status:
 
     def is_left_over(self, record: RepositoryRecord) -> bool:
         """Whether nothing names the repository any more: not the settings, nor a folder that is still there."""
+        if record.root == GIVEN_ROOT:
+            return False
         if record.tenant == TENANT:
             return record.root is not None and "://" not in record.root and not os.path.isdir(record.root)
         named = {(tenant.name, item.name) for tenant in self.settings.tenants for item in tenant.repositories}

@@ -24,8 +24,8 @@ from embedkit.sweep.outcome import Status, SweepReport
 from embedkit.sweep.sweep import open_sweep
 
 if TYPE_CHECKING:
+    from embedkit.knowledge.storing.protocol import Store
     from embedkit.knowledge.storing.repositories import RepositoryRecord
-    from embedkit.knowledge.storing.store import SqliteStore
 
 _EXITS: dict[Status, int] = {
     "completed": DONE,
@@ -105,7 +105,7 @@ async def chosen_tenants(given: argparse.Namespace, engine: Engine) -> Sequence[
     return [_selecting(tenant, tuple(given.include), tuple(given.exclude)) for tenant in tenants]
 
 
-def _known(store: SqliteStore, record: RepositoryRecord) -> Known:
+def _known(store: Store, record: RepositoryRecord) -> Known:
     def hashes() -> dict[str, str]:
         stored = trio.from_thread.run(store.stored, record)
         return {path: content_hash for path, (content_hash, _) in stored.items()}

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from embedkit.errors import EmbedkitError, SourceError, StoreError, StoreLocked, UsageError
-from embedkit.knowledge.chunking import ChunkLimits
-from embedkit.knowledge.indexing.indexing import Indexing, Width
+from embedkit.engine.width import limits_of, width_of
+from embedkit.errors import EmbedkitError, SourceError, StoreError, UsageError
+from embedkit.knowledge.indexing.indexing import Indexing
+from embedkit.knowledge.indexing.keeping import keep_lease
 from embedkit.knowledge.indexing.tally import Tally
 from embedkit.knowledge.sources.selection import Selection
 from embedkit.knowledge.sources.source import Sighting, Snapshot, Source, open_source, printable_path
@@ -133,15 +134,8 @@ class RepositoryRun:
 
     async def _keep_lease(self, lease: Lease, work: trio.CancelScope) -> None:
         """Renew the lease while the work goes on, and end the work if it is lost."""
-        while True:
-            await trio.sleep(LEASE_SECONDS / 3)
-            try:
-                await self._sweep.store.renew(lease)
-            except StoreLocked:
-                continue  # it is still ours for a while, and every transaction of the work renews it as well
-            except EmbedkitError as error:
-                self._lease_failures.append(error)
-                work.cancel()
+        self._lease_failures.append(await keep_lease(self._sweep.store, lease, LEASE_SECONDS / 3))
+        work.cancel()
 
     async def _look(self, record: RepositoryRecord) -> Snapshot:
         known = await self._sweep.store.sightings(record)
@@ -174,8 +168,8 @@ class RepositoryRun:
             record,
             lease,
             self._buy,
-            width=self._width(record),
-            limits=_limits(self._sweep.engine.settings.embedding.chunk_tokens),
+            width=width_of(self._sweep.engine, record.batch_ceiling),
+            limits=limits_of(self._sweep.engine.settings.embedding.chunk_tokens),
             slice_ends_at=self._began_at + self._sweep.engine.settings.sweep.slice,
             on_progress=self._progressed,
             claims=self._sweep.claims(self._tenant),
@@ -199,12 +193,6 @@ class RepositoryRun:
         with trio.CancelScope(shield=True):  # bought is kept, whoever cancels
             await sweep.claim_space(bought.vectors.shape[1])
         return bought
-
-    def _width(self, record: RepositoryRecord) -> Width:
-        """A batch is one request: what the settings or the last sweep's timeouts allow is all that it holds."""
-        engine = self._sweep.engine
-        bounds = (engine.settings.batch_for(), record.batch_ceiling)
-        return Width(*engine.width(min(bound for bound in bounds if bound is not None)))
 
     def _progressed(self, tally: Tally) -> None:
         self._sweep.tell(Progress(self._tenant, self._described.name, tally))
@@ -260,7 +248,7 @@ class RepositoryRun:
         )
         done = Swept(
             revision=revision,
-            generation=_limits(settings.embedding.chunk_tokens).generation,
+            generation=limits_of(settings.embedding.chunk_tokens).generation,
             outstanding=self._tally.outstanding,
             too_large=self._tally.too_large,
             last=last,
@@ -322,8 +310,3 @@ class RepositoryRun:
 def _snapshot(source: Source, known: Mapping[str, Sighting]) -> Snapshot:
     # In a worker thread: look now and then whether the sweep was cancelled meanwhile.
     return source.snapshot(known, check=trio.from_thread.check_cancelled)
-
-
-def _limits(most: int) -> ChunkLimits:
-    """Chunks of at most ``most`` tokens; not quite half of that is aimed at."""
-    return ChunkLimits(target_tokens=most * 15 // 32, max_tokens=most)

@@ -26,8 +26,8 @@ from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip, status_o
 from embedkit.sweep.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
+    from embedkit.knowledge.storing.protocol import Store
     from embedkit.knowledge.storing.repositories import RepositoryRecord
-    from embedkit.knowledge.storing.store import SqliteStore
 
 
 class Sweep:
@@ -46,7 +46,7 @@ class Sweep:
     def __init__(
         self,
         engine: Engine,
-        store: SqliteStore,
+        store: Store,
         tenants: Sequence[TenantSettings],
         *,
         all: bool,  # noqa: A002  # the public word, as in `embedkit sync --all`

@@ -2,7 +2,7 @@
 
 - ``check_lane`` and ``LaneContract``: the seven laws, on a lane of yours. ``LaneUnderTest`` says what it needs, and
   ``LaneBase`` keeps most of that for a lane that has none of it. ``play_scenario`` plays one scenario alone.
-- ``ProviderContract``: the same for a provider.
+- ``ProviderContract``: the same for a provider; ``StoreContract`` for a knowledge base.
 - ``open_scripted_engine`` and ``open_memory_engine``: engines that do what a script says.
 - ``wait_until_queued`` and ``wait_until_in_flight``: "A is on the wire, B is queued", without polling.
 """
@@ -17,6 +17,7 @@ from embedkit.testing.provider_contract import ProviderContract
 from embedkit.testing.report import LawReport, LawVerdict
 from embedkit.testing.schedules import seed_schedule
 from embedkit.testing.scripted_engine import ScriptedEngine, open_scripted_engine
+from embedkit.testing.store_contract import StoreContract
 from embedkit.testing.trace import Finding, LawBroken
 from embedkit.testing.waits import wait_until_in_flight, wait_until_queued
 
@@ -37,6 +38,7 @@ __all__ = [
     "Rule",
     "ScriptedEngine",
     "Settlement",
+    "StoreContract",
     "check_lane",
     "judge_lane",
     "open_memory_engine",

@@ -12,6 +12,7 @@ from embedkit.testing import engine_rules as rules
 from embedkit.testing.engine_answers import vector_of
 from embedkit.testing.engine_rules import Behaviour, Rule
 from embedkit.testing.scripted_engine import ScriptedEngine, open_scripted_engine
+from embedkit.testing.steps import cancelled_after
 
 if TYPE_CHECKING:
     import numpy as np
@@ -154,7 +155,7 @@ class ProviderContract:
         async def test(engine: ScriptedEngine) -> bool:
             async with self.make_provider(engine).connect() as connection:
                 for steps in range(1, 1000):
-                    finished, waited = await _cancelled_after(steps, connection)
+                    finished, waited = await cancelled_after(steps, lambda: connection.embed(TEXTS))
                     self._check_vectors(await connection.embed(TEXTS), TEXTS, after="a request that was cancelled")
                     if finished:
                         return waited or steps > 1
@@ -280,29 +281,3 @@ def _check_same(right: Vectors, given: Vectors, what: str, when: str = "") -> No
         far = float(np.abs(one - other).max())
         near = _TOLERANCE * max(float(np.abs(one).max()), 1.0)
         assert far <= near, f"{when}the vector in row {row} {what}: they differ by {far:.3g}"
-
-
-async def _cancelled_after(steps: int, connection: Connection) -> tuple[bool, bool]:
-    """Cancel ``embed`` after so many steps of its task; whether it ended all the same, and whether it took so many."""
-    with trio.CancelScope() as scope:
-        counter = _StepCounter(trio.lowlevel.current_task(), steps, scope)
-        trio.lowlevel.add_instrument(counter)
-        try:
-            await connection.embed(TEXTS)
-        finally:
-            trio.lowlevel.remove_instrument(counter)
-        return True, counter.left <= 0
-    return False, True
-
-
-class _StepCounter(trio.abc.Instrument):
-    def __init__(self, task: trio.lowlevel.Task, steps: int, scope: trio.CancelScope) -> None:
-        self._task = task
-        self.left = steps
-        self._scope = scope
-
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task is self._task:
-            self.left -= 1
-            if self.left == 0:
-                self._scope.cancel()

@@ -21,9 +21,9 @@ from embedkit.knowledge.indexing.indexing import Indexing, Width
 from embedkit.knowledge.indexing.tally import Tally
 from embedkit.knowledge.sources.folder import FolderSource
 from embedkit.knowledge.sources.source import Snapshot
-from embedkit.knowledge.storing.documents import PreparedDocument
-from embedkit.knowledge.storing.known_inputs import KnownInputs
 from embedkit.knowledge.storing.leases import Lease
+from embedkit.knowledge.storing.prepared import PreparedDocument
+from embedkit.knowledge.storing.protocol import KnownInputs
 from embedkit.knowledge.storing.repositories import RepositoryRecord
 from embedkit.knowledge.storing.store import SqliteStore
 

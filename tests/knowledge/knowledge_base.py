@@ -14,7 +14,8 @@ from embedkit.knowledge.chunking import ChunkLimits
 from embedkit.knowledge.indexing.purchases import unit_rows
 from embedkit.knowledge.model import Chunk, input_hash
 from embedkit.knowledge.searching.words import index_words
-from embedkit.knowledge.storing.documents import PreparedChunk, PreparedDocument
+from embedkit.knowledge.storing.prepared import PreparedChunk, PreparedDocument
+from embedkit.knowledge.storing.protocol import Store
 from embedkit.knowledge.storing.store import SqliteStore
 
 
@@ -44,7 +45,7 @@ def bought(texts: Iterable[str], dimension: int = 8) -> dict[bytes, bytes]:
     return dict(zip(map(input_hash, texts), unit_rows(vectors_of(texts, dimension)), strict=True))
 
 
-async def put(store: SqliteStore, tenant: str, name: str, *documents: PreparedDocument) -> None:
+async def put(store: Store, tenant: str, name: str, *documents: PreparedDocument) -> None:
     """Store ``documents`` with all their vectors."""
     record = await store.repository(tenant, name)
     lease = await store.lease(record)

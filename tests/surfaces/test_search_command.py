@@ -42,7 +42,7 @@ def test_hits_in_json(shell: Shell) -> None:
         assert list(document) == ["query", "mode", "hits"]
         assert (document["query"], document["mode"]) == ("apple pear", mode)
         hit = document["hits"][0]
-        assert list(hit) == ["score", "tenant", "repository", "path", "lines", "text", "cosine", "also"]
+        assert list(hit) == ["score", "tenant", "repository", "path", "lines", "text", "cosine", "metadata", "also"]
         assert (hit["tenant"], hit["repository"], hit["path"]) == ("default", "docs", "fruit.txt")
         assert hit["lines"] == [1, 2]
         assert hit["text"].split() == ["apple", "pear"]

@@ -319,6 +319,7 @@ async def test_who_loses_the_lease_commits_nothing_more(store: Path, root: Path)
     stood: list[tuple[int, int]] = []
     async with opened(store, provider, batch=1) as engine:
         knowledge = await engine.knowledge()
+        assert isinstance(knowledge, SqliteStore)
 
         async def steal(call: FakeCall) -> None:
             if call.number == 3:
@@ -368,6 +369,7 @@ async def test_a_lease_that_cannot_be_renewed_while_files_are_listed_is_a_failur
     monkeypatch.setattr(repository_run, "LEASE_SECONDS", 0.003)
     monkeypatch.setattr(repository_run, "open_source", lambda **described: Slow(**described))
     async with opened(store) as engine, open_sweep(engine, [tenant("acme", a=root)], all=True) as sweep:
+        assert isinstance(sweep.store, SqliteStore)
         sweep.store = FullOnRenewal(sweep.store, renewed)
         (item,) = (await sweep.run()).repositories
     assert (item.outcome, item.code) == ("failed", "KB_STORE_FULL")

@@ -299,6 +299,7 @@ async def test_a_suspicion_that_cannot_be_written_is_a_failure_besides(tmp_path:
         opened(at.store, FakeProvider(dead)) as engine,
         open_sweep(engine, [tenant("acme", one=at.root)], all=True) as sweep,
     ):
+        assert isinstance(sweep.store, SqliteStore)
         sweep.store = Full(sweep.store._database)
         (report,) = (await sweep.run()).repositories
     assert (report.outcome, report.code, report.provider_calls) == ("failed", "KB_STORE_FULL", 1)

@@ -37,15 +37,15 @@ from embedkit.knowledge.indexing.gathering import Gathering
 from embedkit.knowledge.indexing.preparing import Portion, divided, is_divisible
 from embedkit.knowledge.indexing.purchases import Buy, Purchase, unit_rows
 from embedkit.knowledge.indexing.waiting_documents import WaitingDocuments
-from embedkit.knowledge.storing.documents import PreparedDocument
 from embedkit.knowledge.storing.parameters import in_batches
+from embedkit.knowledge.storing.prepared import PreparedDocument
 from embedkit.knowledge.storing.retrying import retry_locked
 
 if TYPE_CHECKING:
     from embedkit.knowledge.indexing.claims import Claims
     from embedkit.knowledge.indexing.stopping import Stop
     from embedkit.knowledge.indexing.tally import Tally
-    from embedkit.knowledge.storing.findings import Finding
+    from embedkit.knowledge.model import Finding
     from embedkit.knowledge.storing.leases import Lease
     from embedkit.knowledge.storing.protocol import Store
     from embedkit.knowledge.storing.repositories import RepositoryRecord

@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from embedkit.errors import EmbedkitError
-from embedkit.knowledge.storing.documents import PreparedDocument
+from embedkit.knowledge.storing.prepared import PreparedDocument
 
 Commit = Callable[[Mapping[bytes, bytes], Sequence[PreparedDocument]], Awaitable[None]]
 

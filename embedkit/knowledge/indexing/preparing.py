@@ -13,10 +13,9 @@ import attrs
 from embedkit.errors import SourceError
 from embedkit.knowledge.chunking import ChunkLimits, chunk
 from embedkit.knowledge.chunking.halving import halves
-from embedkit.knowledge.model import Chunk, Document, input_hash
-from embedkit.knowledge.searching.words import embedding_input, index_words
+from embedkit.knowledge.model import Document
 from embedkit.knowledge.sources.source import Entry, Snapshot
-from embedkit.knowledge.storing.documents import PreparedChunk, PreparedDocument
+from embedkit.knowledge.storing.prepared import PreparedChunk, PreparedDocument
 
 # Some 300 kB of usual sources: large enough for the lane to be fed in bulk, small enough to be interrupted soon.
 _PORTION = 16
@@ -105,7 +104,7 @@ def _pieces(part: PreparedChunk, over: Set[bytes]) -> Iterator[PreparedChunk]:
     if not pieces:
         yield part
     for piece in pieces:
-        yield from _pieces(_prepared_chunk(piece), over)
+        yield from _pieces(PreparedChunk.of(piece), over)
 
 
 def _inputs_of(documents: Sequence[PreparedDocument]) -> dict[bytes, str]:
@@ -113,10 +112,7 @@ def _inputs_of(documents: Sequence[PreparedDocument]) -> dict[bytes, str]:
 
 
 def _prepared(document: Document, limits: ChunkLimits) -> PreparedDocument:
-    parts = [_prepared_chunk(piece) for piece in chunk(document.path, document.text, limits=limits)]
-    return PreparedDocument(document.path, document.content_hash, limits.generation, parts, index_words(document.path))
-
-
-def _prepared_chunk(piece: Chunk) -> PreparedChunk:
-    hash_ = input_hash(embedding_input(piece.scope, piece.text))
-    return PreparedChunk(piece, hash_, index_words(piece.scope), index_words(piece.text))
+    pieces = chunk(document.path, document.text, limits=limits)
+    return PreparedDocument.of(
+        document.path, document.content_hash, limits.generation, pieces, metadata=document.metadata
+    )

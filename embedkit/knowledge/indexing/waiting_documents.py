@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence, Set
 
 import attrs
 
-from embedkit.knowledge.storing.documents import PreparedDocument
+from embedkit.knowledge.storing.prepared import PreparedDocument
 
 
 @attrs.define(eq=False)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from embedkit.errors import UsageError
+from embedkit.knowledge import metadata
 from embedkit.knowledge.searching.languages import is_secondary, suffixes_of
 from embedkit.knowledge.searching.ranking import CANDIDATES, COLUMN_WEIGHTS, fuse
 from embedkit.knowledge.searching.words import match_expression, tenant_word
@@ -65,6 +66,7 @@ class Hit:
         text: The lines.
         cosine: Of the chunk's vector and the query's; ``None`` in mode ``text``.
         also: Where else the tenant has the same chunk; at most twenty places.
+        metadata: Of the document, as it was given.
     """
 
     score: float
@@ -75,6 +77,7 @@ class Hit:
     text: str = attrs.field(repr=False)
     cosine: float | None = None
     also: tuple[Place, ...] = ()
+    metadata: Mapping[str, object] = attrs.field(factory=dict, hash=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -92,6 +95,7 @@ class Query:
         paths: Only in documents that one of these patterns names, as in a ``.gitignore``.
         languages: Only in documents of these languages.
         min_score: Only hits with at least this cosine; in mode ``text``, this BM25.
+        metadata: Only in documents that have all of these values.
     """
 
     tenants: Sequence[str]
@@ -104,6 +108,7 @@ class Query:
     paths: Sequence[str] = ()
     languages: Sequence[str] = ()
     min_score: float | None = None
+    metadata: Mapping[str, object] = attrs.field(factory=dict, hash=False)
 
 
 @attrs.frozen
@@ -198,12 +203,12 @@ def _scope_of(connection: sqlite3.Connection, query: Query, tenant: str) -> _Sco
         if row is None:
             return None
         repository_id = int(row[0])
-    documents = _documents(connection, query, tenant_id) if query.paths or query.languages else None
+    documents = _documents(connection, query, tenant_id) if query.paths or query.languages or query.metadata else None
     return _Scope(tenant, tenant_id, repository_id, documents)
 
 
 def _documents(connection: sqlite3.Connection, query: Query, tenant_id: int) -> list[int]:
-    """The documents that the query's patterns and languages name."""
+    """The documents that the query's patterns, languages and metadata name."""
     rules = Rules(["\n".join(query.paths).encode("utf-8", "surrogatepass")])
     suffixes: list[str] = []
     for language in query.languages:
@@ -211,15 +216,22 @@ def _documents(connection: sqlite3.Connection, query: Query, tenant_id: int) -> 
         if known is None:
             raise UsageError(f"{language!r} is no language that is known; name a suffix, for example py")
         suffixes += [f".{suffix}" for suffix in known]
+    # The text of the metadata says quickly which documents may have a value; what is read of them says which do.
+    pieces = metadata.pieces(query.metadata)
     rows = connection.execute(
-        "SELECT d.id, d.path FROM documents d JOIN repositories r ON r.id = d.repository_id WHERE r.tenant_id = ?",
-        (tenant_id,),
+        f"""
+        SELECT d.id, d.path, d.metadata FROM documents d JOIN repositories r ON r.id = d.repository_id
+        WHERE r.tenant_id = ? {"AND instr(d.metadata, ?) " * len(pieces)}
+        """,  # noqa: S608  # only question marks
+        (tenant_id, *pieces),
     )
     ends = tuple(suffixes)
     return [
         number
-        for number, path in rows
-        if (not ends or path.lower().endswith(ends)) and (not query.paths or _is_named(rules, path))
+        for number, path, held in rows
+        if (not ends or path.lower().endswith(ends))
+        and (not query.paths or _is_named(rules, path))
+        and (not pieces or metadata.has(json.loads(held), query.metadata))
     ]
 
 
@@ -327,7 +339,7 @@ def _hit(
     """The chunk with this vector, and where else the tenant has it."""
     rows = connection.execute(
         """
-        SELECT r.name, d.path, c.start_line, c.end_line, c.text, d.id, r.id
+        SELECT r.name, d.path, c.start_line, c.end_line, c.text, d.id, r.id, d.metadata
         FROM chunks c JOIN documents d ON d.id = c.document_id JOIN repositories r ON r.id = d.repository_id
         WHERE c.vector_id = ? AND c.tenant_id = ? ORDER BY c.id
         """,
@@ -343,5 +355,6 @@ def _hit(
         return None
     first, *others = sorted(inside, key=lambda row: is_secondary(row[1]))
     also = tuple(Place(row[0], row[1], (row[2], row[3])) for row in others[:_COPIES_SHOWN])
-    repository, path, start, end, text, _, _ = first
-    return Hit(score, scope.tenant, repository, path, (start, end), text, cosine, also)
+    repository, path, start, end, text, _, _, held = first
+    known = {} if held is None else json.loads(held)
+    return Hit(score, scope.tenant, repository, path, (start, end), text, cosine, also, known)

@@ -20,4 +20,4 @@ def document_of(path: str, content_hash: str, data: bytes) -> Document:
     text = decode(data, encoding)
     if path.endswith(".ipynb"):
         text = notebooks.as_text(text)
-    return Document(path, content_hash, text, encoding)
+    return Document(path, text, content_hash=content_hash, encoding=encoding)

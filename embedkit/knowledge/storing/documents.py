@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import attrs
-
-from embedkit.knowledge.model import Chunk
-from embedkit.knowledge.searching.words import embedding_input, index_words, tenant_word
+from embedkit.knowledge.metadata import checked
+from embedkit.knowledge.searching.words import index_words, tenant_word
 from embedkit.knowledge.sources.source import Sighting
 from embedkit.knowledge.storing import fences
 from embedkit.knowledge.storing.parameters import in_batches, placeholders
@@ -20,31 +18,7 @@ from embedkit.knowledge.storing.parameters import in_batches, placeholders
 if TYPE_CHECKING:
     import sqlite3
 
-
-@attrs.frozen
-class PreparedChunk:
-    """A chunk, the hash of its input, and its words for the full-text index."""
-
-    chunk: Chunk
-    hash: bytes
-    symbol_words: str = attrs.field(repr=False)
-    body_words: str = attrs.field(repr=False)
-
-    @property
-    def input(self) -> str:
-        """What the engine is given for it."""
-        return embedding_input(self.chunk.scope, self.chunk.text)
-
-
-@attrs.frozen(eq=False)
-class PreparedDocument:
-    """A document that is ready to be stored, but for vectors that may still be missing."""
-
-    path: str
-    content_hash: str
-    generation: int
-    chunks: Sequence[PreparedChunk]
-    path_words: str = attrs.field(repr=False)
+    from embedkit.knowledge.storing.prepared import PreparedDocument
 
 
 def stored(connection: sqlite3.Connection, repository_id: int) -> dict[str, tuple[str, int]]:
@@ -173,8 +147,18 @@ def _insert(
 ) -> None:
     parts = [part for part in document.chunks if part.hash in ids]
     document_id = connection.execute(
-        "INSERT INTO documents (repository_id, path, content_hash, generation, fenced) VALUES (?, ?, ?, ?, ?)",
-        (repository_id, document.path, document.content_hash, document.generation, len(document.chunks) - len(parts)),
+        """
+        INSERT INTO documents (repository_id, path, content_hash, generation, fenced, metadata)
+        VALUES (?, ?, ?, ?, ?, ?)
+        """,
+        (
+            repository_id,
+            document.path,
+            document.content_hash,
+            document.generation,
+            len(document.chunks) - len(parts),
+            checked(document.metadata) if document.metadata else None,
+        ),
     ).lastrowid
     # Numbers are given here, by the only writer, so that both tables take all rows in one statement each.
     numbered = list(enumerate(parts, start=_last_chunk_id(connection) + 1))

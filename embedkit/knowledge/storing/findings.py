@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from embedkit.knowledge.storing.fences import generation
 from embedkit.knowledge.storing.parameters import in_batches, placeholders
@@ -24,7 +24,7 @@ from embedkit.knowledge.storing.parameters import in_batches, placeholders
 if TYPE_CHECKING:
     import sqlite3
 
-Finding = Literal["over-window", "timed-out"]
+    from embedkit.knowledge.model import Finding
 
 
 def findings_of(connection: sqlite3.Connection, tenant_id: int, hashes: Iterable[bytes]) -> dict[bytes, Finding]:

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-import attrs
-
 from embedkit.knowledge.storing import documents, fences, findings
+from embedkit.knowledge.storing.protocol import KnownInputs
 
 if TYPE_CHECKING:
     import sqlite3
-
-
-@attrs.frozen
-class KnownInputs:
-    """Inputs, by hash. Those that it does not name are to be bought.
-
-    Attributes:
-        known: There is a vector.
-        fenced: Never to be offered in this embedding generation.
-        over_window: Too long for the engine: the halves are to be offered.
-        suspected: Timed out alone once: to be offered last, alone, after a control.
-    """
-
-    known: Set[bytes]
-    fenced: Set[bytes]
-    over_window: Set[bytes]
-    suspected: Set[bytes]
 
 
 def known_inputs(connection: sqlite3.Connection, tenant_id: int, hashes: Collection[bytes]) -> KnownInputs:

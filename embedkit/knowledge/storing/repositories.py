@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from embedkit.clocks import ZERO, Clocks
+from embedkit.errors import UsageError
 
 if TYPE_CHECKING:
     import sqlite3
+
+GIVEN_ROOT: Final = "given:"
+"""Where the texts of a repository lie that are in no folder: they were given (``Engine.index``, ``embedkit add``)."""
 
 
 @attrs.frozen
@@ -49,7 +53,8 @@ class RepositoryRecord:
         outstanding: Documents that the last sweep left undone.
         next_due_at: Wall-clock time when it is due again, or ``None``: at once.
         last: How its last sweep ended, or ``None``: never swept.
-        root: Where it lay when it was swept last: an absolute path, or an address without what is secret in it.
+        root: Where it lay when it was swept last: an absolute path, an address without what is secret in it, or
+            ``GIVEN_ROOT``.
         batch_ceiling: Most inputs that a ticket of its next sweep may hold, since larger ones timed out; ``None``: as
             many as the settings say.
     """
@@ -92,7 +97,13 @@ def tenant_names(connection: sqlite3.Connection) -> list[str]:
 
 
 def ensure(connection: sqlite3.Connection, tenant: str, name: str, root: str | None = None) -> RepositoryRecord:
-    """The repository's record, made if the store has none; it lies at ``root`` now, if that is known."""
+    """The repository's record, made if the store has none; it lies at ``root`` now, if that is known.
+
+    Raises:
+        UsageError: It holds texts that were given, and ``root`` is a folder; or the other way round.
+    """
+    if root is not None:
+        _refuse_another_kind(connection, tenant, name, root)
     connection.execute("INSERT OR IGNORE INTO tenants (name) VALUES (?)", (tenant,))
     connection.execute(
         "INSERT OR IGNORE INTO repositories (tenant_id, name) SELECT id, ? FROM tenants WHERE name = ?", (name, tenant)
@@ -107,6 +118,17 @@ def ensure(connection: sqlite3.Connection, tenant: str, name: str, root: str | N
         )
     row = connection.execute(f"{_SELECT} WHERE t.name = ? AND r.name = ?", (tenant, name)).fetchone()
     return _record(row)
+
+
+def _refuse_another_kind(connection: sqlite3.Connection, tenant: str, name: str, root: str) -> None:
+    row = connection.execute(
+        "SELECT r.root FROM repositories r JOIN tenants t ON t.id = r.tenant_id WHERE t.name = ? AND r.name = ?",
+        (tenant, name),
+    ).fetchone()
+    held = None if row is None else row[0]
+    if held is not None and (held == GIVEN_ROOT) != (root == GIVEN_ROOT):
+        holds = "texts that were given (embedkit add)" if held == GIVEN_ROOT else f"the files of {held}"
+        raise UsageError(f"repository {name!r} of tenant {tenant!r} holds {holds}; take another name, or forget it")
 
 
 def all_records(connection: sqlite3.Connection) -> list[RepositoryRecord]:

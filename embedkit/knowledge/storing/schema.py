@@ -137,4 +137,7 @@ STEPS: tuple[str | Callable[[sqlite3.Connection], None], ...] = (
     ALTER TABLE repositories ADD COLUMN root TEXT;  -- where it lay when it was swept last; NULL: not known yet
     """,
     _new_words,
+    """
+    ALTER TABLE documents ADD COLUMN metadata TEXT;  -- JSON in one form (see ``metadata``); NULL: none
+    """,
 )

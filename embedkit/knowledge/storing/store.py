@@ -18,8 +18,9 @@ from embedkit.activity.process import this_process
 from embedkit.errors import StoreError
 from embedkit.knowledge.searching import matrix, search
 from embedkit.knowledge.storing import documents, fences, findings, forgetting, leases, repositories, schema, spaces
-from embedkit.knowledge.storing.known_inputs import KnownInputs, known_inputs
+from embedkit.knowledge.storing.known_inputs import known_inputs
 from embedkit.knowledge.storing.parameters import in_batches
+from embedkit.knowledge.storing.protocol import KnownInputs
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,12 +29,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from embedkit.database import Database
-    from embedkit.knowledge.model import Space
+    from embedkit.knowledge.model import Finding, Space
     from embedkit.knowledge.searching.search import Hit, Query
     from embedkit.knowledge.sources.source import Sighting
-    from embedkit.knowledge.storing.documents import PreparedDocument
-    from embedkit.knowledge.storing.findings import Finding
     from embedkit.knowledge.storing.leases import Lease
+    from embedkit.knowledge.storing.prepared import PreparedDocument
     from embedkit.knowledge.storing.repositories import RepositoryRecord
 
 T = TypeVar("T")

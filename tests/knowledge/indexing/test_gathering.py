@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from embedkit.errors import EmbedkitError, StoreFull
 from embedkit.knowledge.indexing.gathering import Gathering
-from embedkit.knowledge.storing.documents import PreparedDocument
+from embedkit.knowledge.storing.prepared import PreparedDocument
 
 
 class Disk:

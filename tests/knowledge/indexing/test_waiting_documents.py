@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from knowledge_base import prepared
 
 from embedkit.knowledge.indexing.waiting_documents import WaitingDocuments
-from embedkit.knowledge.storing.documents import PreparedDocument
+from embedkit.knowledge.storing.prepared import PreparedDocument
 
 LETTERS = "abcdef"
 

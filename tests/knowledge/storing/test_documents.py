@@ -13,7 +13,7 @@ from knowledge_base import bought, open_store, prepared, put
 from store_content import content_of
 
 from embedkit.knowledge.storing import documents, repositories, schema
-from embedkit.knowledge.storing.documents import PreparedDocument
+from embedkit.knowledge.storing.prepared import PreparedDocument
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 

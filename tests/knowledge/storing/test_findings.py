@@ -12,9 +12,8 @@ from knowledge_base import bought, open_store
 
 from embedkit.database import open_database
 from embedkit.knowledge.chunking import CHUNKING_GENERATION
-from embedkit.knowledge.model import Space, input_hash
+from embedkit.knowledge.model import Finding, Space, input_hash
 from embedkit.knowledge.storing import schema
-from embedkit.knowledge.storing.findings import Finding
 from embedkit.knowledge.storing.leases import Lease, Leased
 from embedkit.knowledge.storing.store import SqliteStore
 
