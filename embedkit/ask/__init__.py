@@ -9,6 +9,7 @@ Nothing here raises for a provider's failure: what comes back is an ``Answer`` o
 """
 
 from embedkit.ask.adapter import Adapter
+from embedkit.ask.consensus import Consensus, Round, consensus
 from embedkit.ask.failing import AskFailed
 from embedkit.ask.panel import Panel, ask_all, ask_one, panel
 from embedkit.ask.results import Answer, Failure, Question, Replies, Result, Said, Usage
@@ -17,14 +18,17 @@ __all__ = [
     "Adapter",
     "Answer",
     "AskFailed",
+    "Consensus",
     "Failure",
     "Panel",
     "Question",
     "Replies",
     "Result",
+    "Round",
     "Said",
     "Usage",
     "ask_all",
     "ask_one",
+    "consensus",
     "panel",
 ]

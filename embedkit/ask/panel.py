@@ -141,7 +141,7 @@ async def ask_one(
     """
     (member,) = members_of(engine.settings, [who])
     seating = seat(engine, [member], None if adapter is None else {member.alias: adapter})
-    asking = _Asking(engine, seating, "ask_one", timeout, _instant(deadline), priority, tuple(files))
+    asking = Asking(engine, seating, "ask_one", timeout, instant(deadline), priority, tuple(files))
     return await asking.ask(seating.places[0], question)
 
 
@@ -177,13 +177,13 @@ async def ask_all(
         Every member's question is cancelled, as in ``ask_one``.
     """
     seating = seat(engine, wanted, adapters)
-    asking = _Asking(engine, seating, "ask_all", timeout, _instant(deadline), priority, tuple(files))
+    asking = Asking(engine, seating, "ask_all", timeout, instant(deadline), priority, tuple(files))
     results = await asking.ask_each([(place, question) for place in seating.places], on_result)
     return Replies(results=results, omitted=seating.omitted, unavailable=seating.unavailable)
 
 
 @attrs.define(eq=False)
-class _Asking:
+class Asking:
     """What the questions of one call share."""
 
     engine: Engine
@@ -202,7 +202,11 @@ class _Asking:
         self.log = None if path is None else DebugLog(path)
 
     async def ask(self, place: Asked | Failure, question: str) -> Result:
-        """Ask one, who may be known to be unavailable."""
+        """Ask one, who may be known to be unavailable.
+
+        Cancellation:
+            As ``ask_one``.
+        """
         if isinstance(place, Failure):
             await trio.lowlevel.checkpoint()
             return place
@@ -220,7 +224,11 @@ class _Asking:
     async def ask_each(
         self, questions: Sequence[tuple[Asked | Failure, str]], on_result: OnResult | None = None
     ) -> tuple[Result, ...]:
-        """Ask all at once; results stand in the order of ``questions``."""
+        """Ask all at once; results stand in the order of ``questions``.
+
+        Cancellation:
+            As ``ask_all``.
+        """
         results: list[Result | None] = [None] * len(questions)
 
         async def ask_into(index: int, place: Asked | Failure, question: str) -> None:
@@ -234,5 +242,6 @@ class _Asking:
         return tuple(result for result in results if result is not None)
 
 
-def _instant(deadline: float | None) -> float | None:
+def instant(deadline: float | None) -> float | None:
+    """When that many seconds have passed from now."""
     return None if deadline is None else trio.current_time() + deadline
