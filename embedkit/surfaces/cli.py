@@ -1,4 +1,4 @@
-"""The command line: ``sync``, ``search``, ``status``, ``probe``, ``watch``, ``settings``. It decides nothing."""
+"""The command line: ``sync``, ``search``, ``status``, ``probe``, ``watch``, ``ask`` and more. It decides nothing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import trio
 from embedkit.errors import EmbedkitError
 from embedkit.settings import Settings, load_settings
 from embedkit.surfaces import (
+    ask_command,
     probe_command,
     search_command,
     settings_command,
@@ -29,6 +30,10 @@ _COMMANDS = {
     "search": search_command.run,
     "status": status_command.run,
     "watch": watch_command.run,
+    "ask": ask_command.run_ask,
+    "consensus": ask_command.run_consensus,
+    "panel": ask_command.run_panel,
+    "analyze": ask_command.run_analyze,
 }
 
 
