@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from embedkit.ask.asking import Asked, failure_of_member
+from embedkit.ask.programs import ProgramAdapter
 from embedkit.ask.results import Failure
 from embedkit.errors import EmbedkitError, SettingsError, UsageError
 from embedkit.settings import Limit, PanelMember, ProviderSettings, Settings
@@ -68,8 +69,16 @@ class Roster:
 
     def _adapter(self, member: PanelMember, described: ProviderSettings) -> Adapter:
         model = described.model if member.model is None else member.model
-        if not described.traits.speaks_http:
-            raise UsageError(f'provider {member.provider}: kind "{described.kind}" cannot be asked yet')
+        if described.kind in ("codex", "gemini-cli"):
+            return ProgramAdapter(
+                member.provider,
+                described.kind,
+                described,
+                model,
+                self._engine.environ,
+                recovery=self._engine.settings.ask.recovery_grace,
+                shortest=self._shortest(member),
+            )
         if model is None:
             raise UsageError(f"provider {member.provider} names no model; give one")
         # httpx comes with it: a third of all that importing embedkit would cost.
