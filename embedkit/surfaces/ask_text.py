@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from embedkit.ask import Answer, Consensus, Panel, Replies, Result, Round
+from embedkit.ask import Answer, Consensus, Failure, Panel, Replies, Result, Round
 from embedkit.ask.analysis import Analysis
 
 
@@ -42,8 +42,12 @@ def panel_text(view: Panel) -> str:
 
 def round_text(one: Round) -> str:
     """A line for a round, and one for each issue that was accepted in it."""
-    said = ", ".join(f"{_line(alias)} {verdict}" for alias, verdict in one.verdicts.items())
-    arbiter = one.arbiter if one.arbiter == one.blind else f"{one.blind}, then {one.arbiter}"
+    kinds = {result.alias: result.kind for result in one.replies if isinstance(result, Failure)}
+    words = {alias: _word(verdict, kinds.get(alias)) for alias, verdict in one.verdicts.items()}
+    said = ", ".join(f"{_line(alias)} {word}" for alias, word in words.items())
+    arbiter = _word(one.blind, kinds.get(one.replies[0].alias))
+    if one.adjudication is not None and one.arbiter != one.blind:
+        arbiter += f", then {_word(one.arbiter, getattr(one.adjudication, 'kind', None))}"
     accepted = [f"  accepted: {_line(issue)}" for issue in one.accepted]
     return "\n".join([f"round {one.number}: {said}; arbiter {arbiter}", *accepted]) + "\n"
 
@@ -72,6 +76,10 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
     return "\n".join(lines) + "\n"
+
+
+def _word(verdict: str, kind: str | None) -> str:
+    return verdict if kind is None else f"{verdict} ({kind})"
 
 
 def _line(text: str) -> str:

@@ -139,7 +139,9 @@ def test_consensus(asked: Shell) -> None:
     assert last.startswith("consensus: converged, confidence high, after ")
     document = asked("consensus", "The plan.", "--json").json
     assert (document["status"], len(document["rounds"])) == ("converged", 1)
-    assert asked("consensus", "break it", "--max-rounds", "1").code == 1
+    ended = asked("consensus", "break it", "--max-rounds", "1")
+    assert ended.code == 1
+    assert ended.out.startswith("round 1: other failed (auth), third failed (auth); arbiter failed (auth)\n")
 
 
 def test_analyze(asked: Shell) -> None:
