@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 from asking_world import answer, asking, failure
-from child_programs import environ_of, gemini_document, is_running, pid_in, write_program
+from child_programs import environ_of, gemini_document, is_running, open_files, pid_in, write_program
 from fakes import until
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -135,6 +135,33 @@ async def test_a_deadline_ends_it_at_once(tmp_path: Path, mock_clock: MockClock)
         failed = failure(await ask_one(engine, "q", "cli", deadline=10.0))
     assert (failed.kind, failed.code) == ("timeout", "DEADLINE_EXCEEDED")
     assert not is_running(pid_in(tmp_path))
+
+
+@pytest.mark.parametrize("phase", ["running", "drain", "retry sleep"])
+async def test_cancelling_leaves_no_process_and_no_pipe(tmp_path: Path, phase: str, mock_clock: MockClock) -> None:
+    bodies = {
+        "running": "ready(); forever()",
+        "drain": "codex('ok')\nif os.fork() == 0: ready('grandchild'); forever()\nready()",
+        "retry sleep": "ready()",
+    }
+    write_program(tmp_path, "codex", bodies[phase])
+    async with asking({"cli": ProviderSettings(kind="codex")}, environ=environ_of(tmp_path)) as engine:
+        await trio.to_thread.run_sync(int)  # the thread that starts processes
+        before = open_files()
+        async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as scope:
+
+                async def stop() -> None:
+                    await until((tmp_path / "ready").exists)
+                    await wait_all_tasks_blocked(0.05)
+                    scope.cancel()
+
+                nursery.start_soon(stop)
+                await ask_one(engine, "q", "cli")
+        assert scope.cancelled_caught
+        assert open_files() == before
+    names = ("ready", "grandchild") if phase == "drain" else ("ready",)
+    await until(lambda: not any(is_running(pid_in(tmp_path, name)) for name in names))
 
 
 @pytest.mark.parametrize(
