@@ -7,6 +7,7 @@ nursery that the caller can see::
         found = await engine.embed(["a text"], priority="interactive")
 """
 
+import embedkit.ask  # noqa: F401  # so that `embedkit.ask.ask_all` is there for whoever imports embedkit alone
 from embedkit.activity.ledger import Ledger
 from embedkit.activity.recorder import Listener
 from embedkit.admission.budget_lane import BudgetLane

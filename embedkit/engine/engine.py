@@ -78,6 +78,8 @@ class Engine:
         nursery: Slots, and the calls in them, run here.
         ledger: What happened to every ticket and attempt.
         probes: What is known of providers; ``probes.verdict(name)`` starts nothing, and is for health endpoints.
+        environ: Where keys are read.
+        show_words: Given an engine's own words about a refusal, less the keys.
     """
 
     def __init__(
@@ -97,6 +99,8 @@ class Engine:
         self.settings = settings
         self.nursery = nursery
         self.ledger = ledger
+        self.environ = environ
+        self.show_words = show_words
         self.probes = ProbeBroker(nursery, settings.probe)
         ledger.attach(self.probes)
         self._scribes = scribes

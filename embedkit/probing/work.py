@@ -101,7 +101,8 @@ class Work:
 
     def _settled(self, row: TicketRow, now: float) -> None:
         self._calls.pop(row.id, None)
-        if row.outcome == "succeeded":
+        # An answer of a chat model says nothing of the model that embeds, nor of how long that one takes.
+        if row.outcome == "succeeded" and row.stage != "ask":
             self.success_at = now
             self._times.append(row.clocks.provider_time)
 

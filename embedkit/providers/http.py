@@ -222,6 +222,8 @@ class HttpExchange:
         self._endpoint = endpoint
         self._connection: httpcore.AsyncConnectionInterface | None = None
         self._may_be_tls = not endpoint.is_secure
+        # Of the reply that is being read: a refusal whose body is cut is known by it all the same.
+        self._status: int | None = None
         self.peer = endpoint.peer
 
     async def send(
@@ -240,13 +242,16 @@ class HttpExchange:
             self._connection = self._endpoint.new_connection()
         most = self._endpoint.max_response_bytes
         silent = _is_ours.set(True)
+        self._status = None
         try:
             reply = await self._roundtrip(
                 self._connection, request, most if max_bytes is None else min(max_bytes, most)
             )
         except _FAILURES as error:
             await self.aclose()
-            raise failure_of_connection(error, _phase_of(error), self.peer, may_be_tls=self._may_be_tls) from error
+            failure = failure_of_connection(error, _phase_of(error), self.peer, may_be_tls=self._may_be_tls)
+            failure.status = self._status
+            raise failure from error
         except BaseException:
             await self.aclose()
             raise
@@ -276,6 +281,7 @@ class HttpExchange:
         self, connection: httpcore.AsyncConnectionInterface, request: httpcore.Request, limit: int
     ) -> Reply:
         response = await connection.handle_async_request(request)
+        self._status = response.status
         is_good = 200 <= response.status < 300
         # What a refusal has to say is at its beginning; its status and headers count, however much follows.
         body, is_whole = await self._read(connection, response, limit if is_good else min(limit, _REFUSAL_READ))

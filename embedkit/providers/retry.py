@@ -17,7 +17,7 @@ reply invalid         1                                                         
 anything else         0
 ====================  ==========================================================  ===================
 
-A probe is never tried again: it reports what it saw.
+A probe is never tried again: it reports what it saw. A failure that ``DecidesRetry`` has a table of its own.
 """
 
 from __future__ import annotations
@@ -57,6 +57,14 @@ _FIXED: dict[type[ProviderError], tuple[int, float]] = {
 }
 
 
+class DecidesRetry(ProviderError):
+    """A failure that says itself whether its ticket tries again: that of a question, whose rules are not these."""
+
+    def next_delay(self, attempt: int) -> float | None:
+        """Seconds until the next attempt, or ``None`` if the failure of number ``attempt`` (from 1) is final."""
+        return None
+
+
 @attrs.frozen
 class RetryTable:
     """The table of this module, as the ``Retry`` of a lane (see ``admission.attempts``).
@@ -88,12 +96,14 @@ class RetryTable:
 
     def stay_away(self, error: ProviderError) -> float | None:
         """The hint, up to the longest that is waited as given."""
-        hint = error.retry_after if isinstance(error, ProviderBusy) else None
+        hint = error.retry_after if isinstance(error, ProviderBusy | DecidesRetry) else None
         return None if hint is None else min(hint, self.max_retry_after)
 
     def _delay(self, error: ProviderError, attempt: int, priority: str, has_deadline: bool) -> float | None:
         if priority == "probe":
             return None
+        if isinstance(error, DecidesRetry):
+            return error.next_delay(attempt)
         if is_provider_timeout(error):
             return self._timeout_delay(attempt, priority, has_deadline)
         if isinstance(error, ProviderBusy):

@@ -95,6 +95,19 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     forget.add_argument("--tenant", metavar="NAME", help="whose (default: the store's only tenant)")
     forget.add_argument("--repository", metavar="NAME", help="which (default: all of the tenant's)")
     forget.add_argument("--yes", action="store_true", help="do not ask")
+    ask = command("ask", "one question to many models; answers appear as they settle")
+    ask.add_argument("question", nargs="?", metavar="QUESTION", help="the prompt (default: standard input)")
+    _add_whom(ask)
+    ask.add_argument("--deadline", type=_seconds, metavar="SECONDS", help="for everything: queue, attempts and waits")
+    consensus = command("consensus", "have a panel judge a proposal until all approve")
+    consensus.add_argument("proposal", nargs="?", metavar="PROPOSAL", help="what is judged (default: standard input)")
+    _add_whom(consensus)
+    consensus.add_argument("--arbiter", metavar="NAME", help="who adjudicates (default: consensus.arbiter)")
+    consensus.add_argument("--max-rounds", type=_positive, metavar="N", help="rounds at most")
+    panel = command("panel", "who would be asked; nothing is sent")
+    _add_to(panel)
+    analyze = command("analyze", "what a debug.jsonl says of each model")
+    analyze.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the log (default: ask.log)")
     settings = command("settings", "what is in force, and where each value came from")
     settings.add_argument("--schema", action="store_true", help="print the settings' JSON schema")
     return parser
@@ -164,6 +177,27 @@ def _number(text: str) -> float:
     if not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number")
     return value
+
+
+def _add_whom(parser: argparse.ArgumentParser) -> None:
+    _add_to(parser)
+    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="for one attempt (default: the settings')")
+
+
+def _add_to(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--to", action="append", metavar="NAME", help="whom: an alias of the panel, or a provider; may be repeated"
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+    return seconds
 
 
 def _positive(text: str) -> int:

@@ -1,7 +1,4 @@
-"""The command line: ``sync``, ``search``, ``status``, ``probe``, ``watch``, ``add``, ``forget``, ``settings``.
-
-It decides nothing.
-"""
+"""The command line: ``sync``, ``search``, ``status``, ``probe``, ``watch``, ``ask`` and more. It decides nothing."""
 
 from __future__ import annotations
 
@@ -17,6 +14,7 @@ from embedkit.errors import EmbedkitError
 from embedkit.settings import Settings, load_settings
 from embedkit.surfaces import (
     add_command,
+    ask_command,
     forget_command,
     probe_command,
     search_command,
@@ -36,6 +34,10 @@ _COMMANDS = {
     "watch": watch_command.run,
     "add": add_command.run,
     "forget": forget_command.run,
+    "ask": ask_command.run_ask,
+    "consensus": ask_command.run_consensus,
+    "panel": ask_command.run_panel,
+    "analyze": ask_command.run_analyze,
 }
 
 

@@ -24,15 +24,24 @@ from embedkit.testing.engine_wire import (
     Refusal,
     dialect_of,
     read_request,
+    write_chat,
     write_error,
     write_listing,
     write_vectors,
 )
 
 OnLeave = Literal["stop", "run-on"]
+Says = Callable[[EngineRequest], str]
 Service = float | Callable[[EngineRequest], float]
 
 _REMEMBERED = 16
+
+
+def repeat_question(request: EngineRequest) -> str:
+    """What a scripted chat model says unless its script says otherwise: its name, and the question's last line."""
+    return f"{request.model} was asked: {request.texts[-1].strip().rpartition(chr(10))[2]}"
+
+
 _AT_ONCE = Behaviour()
 
 
@@ -50,6 +59,7 @@ class EngineScript:
         models: What it lists. Ollama refuses others; OpenAI-compatible engines serve what they have.
         base64: What it does about ``encoding_format``.
         api_key: The key that it insists on, if any: a bearer token, or Gemini's header.
+        says: What its chat models answer.
     """
 
     slots: int = 1
@@ -61,6 +71,7 @@ class EngineScript:
     models: tuple[str, ...] = ("scripted",)
     base64: Base64 = "gives"
     api_key: str | None = attrs.field(default=None, repr=False)
+    says: Says = repeat_question
 
 
 @attrs.frozen
@@ -223,6 +234,8 @@ class EngineCore:
 
     def _vectors(self, job: Job) -> bytes:
         request = job.request
+        if request.is_chat:
+            return write_chat(request, self.script.says(request))
         in_base64 = request.wants_base64 and self.script.base64 == "gives"
         if job.behaviour.reshape is None:
             # Remembered, so that a benchmark which asks the same again measures its client and not this engine.

@@ -15,7 +15,16 @@ from typing import Literal
 import trio
 
 from embedkit import Exchange, Reply, TransportClosed
-from embedkit.testing.engine_core import EngineCore, EngineReply, EngineScript, Job, OnLeave, Service
+from embedkit.testing.engine_core import (
+    EngineCore,
+    EngineReply,
+    EngineScript,
+    Job,
+    OnLeave,
+    Says,
+    Service,
+    repeat_question,
+)
 from embedkit.testing.engine_log import EngineLog
 from embedkit.testing.engine_rules import Rule
 from embedkit.testing.engine_wire import Base64
@@ -118,13 +127,14 @@ async def open_memory_engine(
     dimension: int = 8,
     models: tuple[str, ...] = ("scripted",),
     base64: Base64 = "gives",
+    says: Says = repeat_question,
 ) -> AsyncGenerator[MemoryEngine]:
     """The engine that ``open_scripted_engine`` opens, without sockets; keys are not asked for.
 
     Cancellation:
         The engine ends; whatever it computes is dropped.
     """
-    script = EngineScript(slots, service, split, rules, on_leave, dimension, models, base64)
+    script = EngineScript(slots, service, split, rules, on_leave, dimension, models, base64, says=says)
     async with trio.open_nursery() as nursery:
         try:
             yield MemoryEngine(EngineCore(script, nursery))

@@ -5,6 +5,8 @@
 ``GET /v1/models``                             OpenAI's list
 ``POST /api/embed``                            Ollama's
 ``GET /api/tags``                              Ollama's list
+``POST /v1/chat/completions``                  OpenAI's, whole and not as a stream
+``POST /api/chat``                             Ollama's, the same
 ``POST /v1beta/models/...:batchEmbedContents`` Gemini's
 ``POST /v1beta/models/...:embedContent``       Gemini's for one text
 ``GET /v1beta/models``                         Gemini's list
@@ -32,17 +34,18 @@ GEMINI_BATCH = 100
 _GOOGLE_WORDS = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}
 _GEMINI_PATH = re.compile(r"/v1beta/models/(?P<model>[^/:]+):(?P<verb>embedContent|batchEmbedContents)")
 _EMBEDDING_PATHS: dict[str, Dialect] = {"/v1/embeddings": "openai", "/api/embed": "ollama"}
+_CHAT_PATHS: dict[str, Dialect] = {"/v1/chat/completions": "openai", "/api/chat": "ollama"}
 
 
 @attrs.frozen
 class EngineRequest:
-    """An embedding request as it arrived.
+    """An embedding request, or a question to a chat model, as it arrived.
 
     Attributes:
         number: Counted from 1 in order of arrival.
         dialect: The language it came in.
         model: The model it names.
-        texts: Its inputs.
+        texts: Its inputs; of a question, what its messages say.
         wants_base64: Whether it asks for base64.
         headers: Names in lower case.
         document: The parsed body, whole.
@@ -55,6 +58,7 @@ class EngineRequest:
     wants_base64: bool
     headers: Mapping[str, str] = attrs.field(repr=False)
     document: Mapping[str, object] = attrs.field(repr=False)
+    is_chat: bool = False
 
 
 @attrs.frozen
@@ -66,10 +70,10 @@ class Refusal(Exception):
 
 
 def dialect_of(method: str, path: str) -> Dialect | None:
-    """The language of an embedding request; ``None`` for any other request."""
+    """The language of an embedding request, or of a question; ``None`` for any other request."""
     if method != "POST":
         return None
-    return "gemini" if _GEMINI_PATH.fullmatch(path) else _EMBEDDING_PATHS.get(path)
+    return "gemini" if _GEMINI_PATH.fullmatch(path) else (_EMBEDDING_PATHS | _CHAT_PATHS).get(path)
 
 
 def read_request(number: int, dialect: Dialect, path: str, headers: Mapping[str, str], body: bytes) -> EngineRequest:
@@ -85,7 +89,11 @@ def read_request(number: int, dialect: Dialect, path: str, headers: Mapping[str,
     if not isinstance(document, dict):
         raise Refusal(400, "the body is not an object")
     gemini = _GEMINI_PATH.fullmatch(path)
-    texts = _inputs(document) if gemini is None else _gemini_inputs(document, gemini["verb"])
+    is_chat = path in _CHAT_PATHS
+    if is_chat:
+        texts = _messages(document)
+    else:
+        texts = _inputs(document) if gemini is None else _gemini_inputs(document, gemini["verb"])
     return EngineRequest(
         number=number,
         dialect=dialect,
@@ -94,6 +102,7 @@ def read_request(number: int, dialect: Dialect, path: str, headers: Mapping[str,
         wants_base64=document.get("encoding_format") == "base64",
         headers=headers,
         document=document,
+        is_chat=is_chat,
     )
 
 
@@ -102,6 +111,17 @@ def _inputs(document: dict[str, object]) -> tuple[str, ...]:
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         raise Refusal(400, "input must be a string or a list of strings")
+    return tuple(texts)
+
+
+def _messages(document: dict[str, object]) -> tuple[str, ...]:
+    messages = document.get("messages")
+    try:
+        texts = [message["content"] for message in messages]  # type: ignore[attr-defined]  # what is none is refused
+    except (KeyError, TypeError):
+        texts = []
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise Refusal(400, "messages must be a list of objects with role and content")
     return tuple(texts)
 
 
@@ -135,6 +155,29 @@ def write_vectors(request: EngineRequest, items: list[Item], *, in_base64: bool)
             "data": [_openai_item(item, in_base64) for item in items],
             "model": request.model,
             "usage": {"prompt_tokens": _tokens(request), "total_tokens": _tokens(request)},
+        }
+    return json.dumps(document).encode()
+
+
+def write_chat(request: EngineRequest, text: str) -> bytes:
+    """The body of a reply that says ``text``."""
+    message = {"role": "assistant", "content": text}
+    words = len(text.split())
+    if request.dialect == "ollama":
+        document: dict[str, object] = {
+            "model": request.model,
+            "message": message,
+            "done": True,
+            "done_reason": "stop",
+            "prompt_eval_count": _tokens(request),
+            "eval_count": words,
+        }
+    else:
+        document = {
+            "object": "chat.completion",
+            "model": request.model,
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": _tokens(request), "completion_tokens": words},
         }
     return json.dumps(document).encode()
 

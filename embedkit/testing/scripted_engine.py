@@ -23,7 +23,16 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from embedkit.testing.engine_core import EngineCore, EngineReply, EngineScript, Job, OnLeave, Service
+from embedkit.testing.engine_core import (
+    EngineCore,
+    EngineReply,
+    EngineScript,
+    Job,
+    OnLeave,
+    Says,
+    Service,
+    repeat_question,
+)
 from embedkit.testing.engine_http import HttpRequest, NotHttpError, RequestReader, response_head
 from embedkit.testing.engine_log import EngineLog
 from embedkit.testing.engine_rules import Rule
@@ -220,6 +229,7 @@ async def open_scripted_engine(
     models: tuple[str, ...] = ("scripted",),
     base64: Base64 = "gives",
     api_key: str | None = None,
+    says: Says = repeat_question,
 ) -> AsyncGenerator[ScriptedEngine]:
     """A scripted engine, listening on a free loopback port for as long as the block lasts.
 
@@ -228,7 +238,7 @@ async def open_scripted_engine(
     Cancellation:
         The engine ends; whatever it computes is dropped.
     """
-    script = EngineScript(slots, service, split, rules, on_leave, dimension, models, base64, api_key)
+    script = EngineScript(slots, service, split, rules, on_leave, dimension, models, base64, api_key, says)
     async with trio.open_nursery() as nursery:
         engine = ScriptedEngine(EngineCore(script, nursery), nursery)
         await engine.start()

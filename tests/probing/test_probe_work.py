@@ -27,11 +27,11 @@ class Scene:
     def changed(self, row: TicketRow) -> None:
         self.told.append(self.work.changed(row))
 
-    def offer(self, priority: str = "batch") -> TicketRow:
+    def offer(self, priority: str = "batch", stage: str = "ingestion") -> TicketRow:
         return self.ledger.open(
             lane="box",
             service="library",
-            stage="ingestion",
+            stage=stage,
             role="embedding",
             provider="box",
             model="minilm",
@@ -128,3 +128,13 @@ def test_news_is_on_the_wall_clock() -> None:
     scene.settle(row, "succeeded", 2.0)
     news = scene.work.news(EPOCH)
     assert (news.success_at, news.slowest, news.busy_until) == (EPOCH + 3.0, 2.0, NEVER)
+
+
+def test_a_chat_models_answer_is_work_and_no_sign_that_the_engine_embeds() -> None:
+    scene = Scene()
+    row = scene.offer("interactive", stage="ask")
+    scene.ledger.dispatched(row, scene.now)
+    scene.now = 90.0
+    scene.settle(row, provider_time=90.0)
+    assert (scene.work.success_at, scene.work.slowest()) == (NEVER, 0.0)
+    assert scene.work.dispatches(EPOCH + 90.0) == 1

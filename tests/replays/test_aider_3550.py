@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import pytest
 import trio
+from asking_replay import KINDS, asked_engine
 from replay_lane import embed, ollama_lane, openai_lane
 
+from embedkit.ask import Failure, ask_one
 from embedkit.errors import ProviderBusy
 from embedkit.testing.engine_rules import Behaviour, Rule, always, error_in_200, nth
 from embedkit.testing.scripted_engine import open_scripted_engine
@@ -32,3 +34,12 @@ async def test_its_hint_is_waited(autojump_clock: trio.testing.MockClock) -> Non
         await embed(lane, ["one"])
         assert trio.current_time() - began_at == pytest.approx(12.0)
         assert engine.log.requests == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_of_a_chat_model_it_is_one_too(kind: str, autojump_clock: trio.testing.MockClock) -> None:
+    rules = [Rule(always, error_in_200(429))]
+    async with open_scripted_engine(rules=rules) as served, asked_engine(kind, served) as engine:
+        result = await ask_one(engine, "q", "box")
+    assert isinstance(result, Failure)
+    assert (result.kind, result.attempts) == ("rate-limit", 2)

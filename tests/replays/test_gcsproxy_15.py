@@ -55,7 +55,7 @@ async def failure(provider: OpenAICompatibleProvider) -> ProviderError:
     "encoding", ["gzip", "x-gzip", "GZIP", "deflate", "", "utf-8", "identity", "br", "gzip, br", "x"]
 )
 @pytest.mark.parametrize(
-    "body", [b"", b"\x00\xff", gzip.compress(WORDS)[:20], WORDS], ids=["none", "noise", "cut", "plain"]
+    "body", [b"", b"\x00\xff", gzip.compress(WORDS, mtime=0)[:20], WORDS], ids=["none", "noise", "cut", "plain"]
 )
 async def test_a_hint_is_read_whatever_the_body_is(encoding: str, body: bytes) -> None:
     async with answering(429, encoding, body) as provider:
@@ -67,7 +67,7 @@ async def test_a_hint_is_read_whatever_the_body_is(encoding: str, body: bytes) -
 @pytest.mark.parametrize(
     ("encoding", "body"),
     [
-        ("gzip", gzip.compress(WORDS)),
+        ("gzip", gzip.compress(WORDS, mtime=0)),
         ("deflate", zlib.compress(WORDS)),
         ("deflate", raw_deflate(WORDS)),
         ("utf-8", WORDS),
@@ -82,7 +82,7 @@ async def test_what_a_packed_refusal_says_is_read(encoding: str, body: bytes) ->
 
 
 @pytest.mark.parametrize(
-    ("encoding", "body"), [("gzip", gzip.compress(GOOD)), ("deflate", raw_deflate(GOOD)), ("utf-8", GOOD)]
+    ("encoding", "body"), [("gzip", gzip.compress(GOOD, mtime=0)), ("deflate", raw_deflate(GOOD)), ("utf-8", GOOD)]
 )
 async def test_a_packed_answer_is_an_answer(encoding: str, body: bytes) -> None:
     async with answering(200, encoding, body) as provider, provider.connect() as connection:
@@ -96,8 +96,8 @@ async def test_a_packed_answer_is_an_answer(encoding: str, body: bytes) -> None:
         ("br", GOOD, "is encoded as 'br', which was not asked for"),
         ("sk-secret", GOOD, "is encoded as something unknown"),
         ("gzip", GOOD, "says that it is packed, and is not"),
-        ("gzip", gzip.compress(GOOD)[:-9], "is packed, and cut short"),
-        ("gzip", gzip.compress(b"[" * 50_000_000), "is larger than 1048576 bytes once it is unpacked"),
+        ("gzip", gzip.compress(GOOD, mtime=0)[:-9], "is packed, and cut short"),
+        ("gzip", gzip.compress(b"[" * 50_000_000, mtime=0), "is larger than 1048576 bytes once it is unpacked"),
     ],
 )
 async def test_an_answer_that_cannot_be_unpacked_is_no_answer(encoding: str, body: bytes, reason: str) -> None:

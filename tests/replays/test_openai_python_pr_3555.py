@@ -10,8 +10,10 @@ from itertools import pairwise
 
 import pytest
 import trio
+from asking_replay import KINDS, asked_engine
 from replay_lane import embed, openai_lane
 
+from embedkit.ask import Answer, Failure, ask_one
 from embedkit.errors import ProviderBusy
 from embedkit.providers.retry import openai_compatible_policy
 from embedkit.testing.engine_rules import Rule, always, busy, nth
@@ -65,3 +67,20 @@ async def test_the_sleep_can_be_cancelled(autojump_clock: trio.testing.MockClock
         await embed(lane, ["two"])
         assert trio.current_time() - began_at == pytest.approx(30.0)
         assert engine.log.requests == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("over_cap", ["clamp", "give-up"])
+async def test_of_a_chat_model_the_same(kind: str, over_cap: str, autojump_clock: trio.testing.MockClock) -> None:
+    rules = [Rule(nth(1), busy(retry_after=ASKED))]
+    async with (
+        open_scripted_engine(rules=rules) as served,
+        asked_engine(kind, served, over_cap=over_cap) as engine,
+    ):
+        result = await ask_one(engine, "q", "box")
+    if over_cap == "clamp":
+        assert isinstance(result, Answer)
+        assert result.elapsed == pytest.approx(30.0)
+    else:
+        assert isinstance(result, Failure)
+        assert (result.kind, result.retry_after, result.elapsed) == ("rate-limit", 600.0, 0.0)
