@@ -117,7 +117,7 @@ async def test_statistics_are_a_snapshot(autojump_clock: MockClock) -> None:
         assert dict(seen.queued) == {"batch": 1}
         assert dict(seen.queued_by_tenant) == {"y": 1}
         assert (seen.longest_wait, seen.held_for, seen.slots, seen.ledger_failures) == (4.0, 0.0, 2, 0)
-        assert [one.flow for one in seen.accounts] == ["interactive", "batch", "probe"]
+        assert [one.flow for one in seen.accounts] == ["batch", "interactive", "probe"]  # who waits, first
         assert [(one.flow, one.queued) for one in seen.furthest_behind] == [("y", 1)]
         await house.stage.park("later")
         assert dict(seen.queued) == {"batch": 1}
