@@ -1,8 +1,4 @@
-"""The command line: ``sync``, ``search``, ``status``, ``probe``, ``watch``, ``add``, ``forget``,
-``settings``.
-
-It decides nothing.
-"""
+"""The command line: one file a command. It decides nothing."""
 
 from __future__ import annotations
 
