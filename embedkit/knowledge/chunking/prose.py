@@ -49,6 +49,11 @@ class _Reader:
 
     def __init__(self, page: Page, suffix: str) -> None:
         self._page = page
+        # Plain lists and one slice a line: looked up in numpy's arrays, each of half a million short lines costs 5 us.
+        self._indent: list[int] = page.indent.tolist()
+        bounds = zip(page.first.tolist(), page.starts[1:].tolist(), strict=True)
+        self._texts = [page.data[begin : min(end - 1, begin + 2 * _MAX_TITLE)] for begin, end in bounds]
+        self._texts.append(b"")  # after the last line
         self._markdown = suffix in _MARKDOWN
         self._restructured = suffix in _RESTRUCTURED
         self._fence = b""
@@ -61,7 +66,7 @@ class _Reader:
     def read(self) -> tuple[list[int], list[int]]:
         page = self._page
         lines = [line for line, blank in enumerate(page.blank.tolist()) if not blank]
-        after_blank, indent = page.after_blank.tolist(), page.indent.tolist()
+        after_blank, indent = page.after_blank.tolist(), self._indent
         costs = []
         skip_before = 0
         data_before = self._after_front_matter()
@@ -87,16 +92,14 @@ class _Reader:
 
     def _text(self, line: int) -> bytes:
         """The line's ink, up to what a title may have."""
-        if line >= self._page.count:
-            return b""
-        begin, end = int(self._page.first[line]), int(self._page.starts[line + 1]) - 1
-        return self._page.data[begin : min(end, begin + 2 * _MAX_TITLE)]
+        return self._texts[line]
 
     def _fenced(self, line: int) -> bool:
         """Whether the line lies in a fenced block of Markdown, whose opening line may be cut before."""
         if not self._markdown:
             return False
-        match = _FENCE.match(self._text(line)) if self._page.indent[line] < 4 else None
+        text = self._text(line)
+        match = _FENCE.match(text) if self._indent[line] < 4 and text[:1] in (b"`", b"~") else None
         if not self._fence:
             self._fence = match[1] if match else b""
             return False
@@ -106,7 +109,7 @@ class _Reader:
 
     def _after_front_matter(self) -> int:
         """The line after the data that a text of Markdown begins with, or 0."""
-        ends = _FRONT_MATTER.get(self._text(0).rstrip()) if self._markdown and self._page.indent[0] == 0 else None
+        ends = _FRONT_MATTER.get(self._text(0).rstrip()) if self._markdown and self._indent[0] == 0 else None
         if ends is None:
             return 0
         lines = range(1, min(self._page.count, _MOST_FRONT_MATTER))
@@ -134,13 +137,13 @@ class _Reader:
     def _heading(self, line: int) -> tuple[Definition | None, int]:
         """The heading that begins on the line, and the line after it."""
         if self._markdown:
-            found = _hashed(self._text(line)) if self._page.indent[line] < 4 else None
+            found = _hashed(self._text(line)) if self._indent[line] < 4 else None
             if found:
                 return self._opening(line, *found), line + 1
             level = self._underlined(line)
             if level and level[0] in _MARKDOWN_RULES:
                 return self._opening(line, _MARKDOWN_RULES[level[0]], self._text(line)), line + 2
-        if self._restructured and self._page.indent[line] < 2:
+        if self._restructured and self._indent[line] < 2:
             return self._section(line)
         return None, 0
 
@@ -156,11 +159,11 @@ class _Reader:
 
     def _underlined(self, line: int) -> tuple[bytes, int] | None:
         """The sign and length of the rule under a line of text that begins a paragraph."""
+        rule = _RULE.match(self._text(line + 1))  # first, since few lines are one
         title = self._text(line).strip()
-        if not title or len(title) > _MAX_TITLE or _RULE.match(title):
+        if rule is None or not title or len(title) > _MAX_TITLE or _RULE.match(title):
             return None
-        rule = _RULE.match(self._text(line + 1))
-        if rule is None or (self._restructured and len(rule[0].strip()) < len(title.decode("utf-8", "replace"))):
+        if self._restructured and len(rule[0].strip()) < len(title.decode("utf-8", "replace")):
             return None
         return rule[1], len(rule[0].strip())
 

@@ -314,6 +314,19 @@ def _distinct_rows(
 def _rows(connection: sqlite3.Connection, scope: _Scope, words: str, limit: int) -> list[tuple[int, int, float]]:
     expression = f'tenant : "{tenant_word(scope.tenant_id)}" AND ({{path symbol body}} : ({words}))'
     weights = ", ".join(str(weight) for weight in (0.0, *COLUMN_WEIGHTS))  # the tenant's word tells nothing
+    if scope.repository_id is None and scope.documents is None:
+        # The index alone ranks, and says whose a row is: chunks are looked up for the best, not for all that match.
+        return connection.execute(
+            f"""
+            SELECT c.id, c.vector_id, found.score
+            FROM (
+                SELECT rowid AS id, -bm25(words, {weights}) AS score FROM words WHERE words MATCH ?
+                ORDER BY score DESC, id LIMIT ?
+            ) AS found JOIN chunks c ON c.id = found.id
+            WHERE c.tenant_id = ? ORDER BY found.score DESC, c.id
+            """,  # noqa: S608  # only our own numbers
+            (expression, limit, scope.tenant_id),
+        ).fetchall()
     chosen = "" if scope.documents is None else "AND c.document_id IN (SELECT value FROM json_each(:documents))"
     return connection.execute(
         f"""

@@ -35,7 +35,23 @@ LINES = {
     "capitals": "aB" * 120,
     "pipes": "|" * 240,
     "fences": "`" * 239 + "x",
+    "a letter": "a",
+    "a brace": "{",
+    "a title and its rule": "a\n=",
+    "a pipe": "|",
+    "a hash": "#",
+    "an empty heading": "# a",
 }
+
+PIECES = [
+    "\n", "\n\n", "\r\n", "  ", "    ", "\t", "a\n", "{\n", "}\n", "(", ")", "[", "]", '"', "'", "`", "\\", "\x0c",
+    "\u200b",
+    "# a\n", "#", "```\n", "~~~\n", "===\n", "---\n", "|a|b|\n", "|-|-|\n", "- ", "1. ", "> ", "/*", "*/", "//",
+    "def f():\n", "class A:\n", "if x:\n", "else:\n", "@mark\n", "function f() {\n", "=> ", "impl A for B {\n",
+    "#if 1\n",
+    "#endif\n", "static int f(", "::", "<a>", "</a>", '{"a": 1},\n', "1,2,3\n", "HTTPServer",
+    "\u00e9", "\u4e2d\u6587", "x = 1\n",
+]  # fmt: skip
 
 
 def assert_quick(path: str, text: str) -> None:
@@ -44,7 +60,7 @@ def assert_quick(path: str, text: str) -> None:
         index_words(piece.text)
         embedding_input(piece.scope, piece.text)
     look_at(path, text.encode("utf-8", "surrogatepass"))
-    assert time.process_time() - began < 4, path  # aim: 2 s on a quiet machine
+    assert time.process_time() - began < 2, path
 
 
 @pytest.mark.parametrize("path", ["a.c", "a.js", "a.md", "a.rst", "a.py"])
@@ -61,7 +77,7 @@ def test_a_line_repeated_to_a_mebibyte_is_cut_soon(path: str, name: str) -> None
 @pytest.mark.parametrize("between", ["\n", "", " "])
 def test_any_mebibyte_is_cut_soon(path: str, name: str, between: str) -> None:
     line = LINES[name]
-    assert_quick(path, (line + between) * (MEBIBYTE // len(line)))
+    assert_quick(path, (line + between) * (MEBIBYTE // len(line + between)))
 
 
 @settings(max_examples=25)
@@ -72,8 +88,20 @@ def test_any_mebibyte_is_cut_soon(path: str, name: str, between: str) -> None:
 )
 def test_generated_nasties_are_cut_soon(path: str, pieces: str, seed: int) -> None:
     chance = random.Random(seed)
-    text = "".join(chance.choices(pieces, k=1 << 17))
-    assert_quick(path, text)
+    assert_quick(path, "".join(chance.choices(pieces, k=1 << 17)))
+
+
+@pytest.mark.soak
+@settings(max_examples=200)
+@given(
+    st.sampled_from(PATHS),
+    st.lists(st.sampled_from(PIECES), min_size=1, max_size=8),
+    st.integers(0, 2**32),
+)
+def test_any_generated_mebibyte_is_cut_soon(path: str, pieces: list[str], seed: int) -> None:
+    """Of pieces that mean something to one outline or another, many of them short lines."""
+    mean = sum(len(piece.encode()) for piece in pieces) / len(pieces)
+    assert_quick(path, "".join(random.Random(seed).choices(pieces, k=int(MEBIBYTE / mean))))
 
 
 def test_a_long_query_is_bounded() -> None:
