@@ -149,7 +149,7 @@ def run_pytest(folder: Path, text: str, *options: str) -> tuple[int, dict[str, s
 
 
 @pytest.mark.timeout(300)  # thirteen standstills
-@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+@pytest.mark.parametrize("workers", ["-n0", pytest.param("-n2", marks=pytest.mark.soak)])
 def test_a_test_that_stands_still_fails_and_the_run_goes_on(tmp_path: Path, workers: str) -> None:
     code, outcomes, printed = run_pytest(tmp_path, file_of_tests(), workers)
     still = {name: outcome for name, outcome in outcomes.items() if "goes_on" not in name}

@@ -18,6 +18,7 @@ NAMES = [f"{case.name} / under CapacityLimiter, instructions" for case in instru
 with_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 
 
+@pytest.mark.soak
 @with_valgrind
 @pytest.mark.timeout(300)  # callgrind is fifty times as slow
 def test_a_call_costs_instructions() -> None:

@@ -43,7 +43,7 @@ def test_a_bad_lane_fails_exactly_the_laws_that_it_breaks(name: str) -> None:
 @pytest.mark.parametrize("name", BAD_LANES)
 def test_the_law_that_names_what_is_wrong_finds_it_by_its_own_scenarios(name: str) -> None:
     bad = BAD_LANES[name]
-    report = judge_lane(bad.make, settlement=bad.settlement, without=bad.without, laws=[bad.named], seeds=[1, 2])
+    report = judge_lane(bad.make, settlement=bad.settlement, without=bad.without, laws=[bad.named], seeds=[1])
     assert bad.named in report.broken_laws | report.miswritten_laws, str(report)
 
 
