@@ -46,13 +46,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     seed = config.getoption("--hypothesis-seed")
-    return f"soak: {config.getoption('--soak')}, --hypothesis-seed={seed if seed is not None else 'not fixed'}"
+    soak = "run" if config.getoption("--soak") else "deselected (--soak runs them)"
+    return f"long tests: {soak}; --hypothesis-seed={seed if seed is not None else 'not fixed'}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    skip = pytest.mark.skip(reason="long: ask for it with --soak")
-    for item in items:
-        if "soak" in item.keywords:
-            mark_long(item)
-            if not config.getoption("--soak"):
-                item.add_marker(skip)
+    long = [item for item in items if "soak" in item.keywords]
+    for item in long:
+        mark_long(item)
+    if long and not config.getoption("--soak"):
+        # Left out, and not skipped: there are a thousand of them, and each skip takes a worker's and a line's time.
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if "soak" not in item.keywords]
