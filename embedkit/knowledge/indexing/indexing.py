@@ -127,7 +127,11 @@ class Indexing:
         self.tally.recoded.update(seen.encoding for seen in snapshot.sightings.values() if seen.encoding is not None)
         # Only what is known to be gone: a file that cannot be read, or a folder, may be there still.
         found = {entry.path for entry in snapshot.entries}
-        gone = sorted(path for path in stored.keys() - found if not snapshot.unread.covers(path))
+        missing = sorted(stored.keys() - found)
+        gone = [path for path in missing if not snapshot.unread.covers(path)]
+        unread = snapshot.unread.failure([path for path in missing if snapshot.unread.covers(path)])
+        if unread is not None:
+            self.tally.damaged.append(unread)
         if gone and not found and len(gone) == len(stored) and not self._may_empty:
             raise SourceError(
                 f"held documents ({len(stored):,}) and now has none: is it mounted? If all of it is to be removed, say "
@@ -202,9 +206,9 @@ class Indexing:
             with feeding, self._stop.containing():
                 nursery.start_soon(self._prepare, snapshot, changed, ahead_send)
                 async for portion in ahead:
-                    self.tally.skipped["unreadable"] += len(portion.unreadable)
-                    self.tally.left_out += [LeftOut(path, "unreadable") for path in portion.unreadable]
-                    self.tally.documents -= len(portion.unreadable)
+                    if portion.changed:
+                        self.tally.skipped["changed"] += len(portion.changed)
+                        self.tally.left_out += [LeftOut(path, "changed") for path in portion.changed]
                     self.tally.damaged += portion.failures
                     backlog.update(await self._buying.admit(portion))
                     while len(backlog) >= self._width.batch:
