@@ -14,13 +14,16 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
 from embedkit.errors import SourceError, UsageError
 from embedkit.knowledge.model import Document, SkipReason
 from embedkit.knowledge.sources.selection import Selection
+
+if TYPE_CHECKING:
+    from embedkit.knowledge.sources.git_helpers import GitHelpers
 
 
 @attrs.frozen
@@ -245,6 +248,7 @@ def open_source(
     branch: str | None = None,
     cache: Path | None = None,
     selection: Selection | None = None,
+    helpers: GitHelpers | None = None,
 ) -> Source:
     """The source of a repository that is a folder (``path``) or a git repository (``git``).
 
@@ -254,6 +258,7 @@ def open_source(
         branch: Branch or tag to read; the repository's own head if ``None``.
         cache: Folder in which repositories that are not local are kept, bare.
         selection: What is looked at; without one, what the defaults say.
+        helpers: Who fetches from git servers.
 
     Raises:
         UsageError: Neither or both are given, or the ``git`` extra is not installed.
@@ -268,7 +273,7 @@ def open_source(
     from embedkit.knowledge.sources.git import GitSource
 
     assert git is not None
-    return GitSource(git, branch=branch, cache=cache, selection=chosen)
+    return GitSource(git, branch=branch, cache=cache, selection=chosen, helpers=helpers)
 
 
 def printable_path(raw: str) -> str:

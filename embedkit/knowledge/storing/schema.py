@@ -140,4 +140,7 @@ STEPS: tuple[str | Callable[[sqlite3.Connection], None], ...] = (
     """
     ALTER TABLE documents ADD COLUMN metadata TEXT;  -- JSON in one form (see ``metadata``); NULL: none
     """,
+    """
+    ALTER TABLE repositories ADD COLUMN tripped_at REAL;  -- opened a run's circuit; NULL: did not, or is cleared of it
+    """,
 )
