@@ -19,6 +19,7 @@ from embedkit.errors import StoreError
 from embedkit.knowledge.searching import matrix, search
 from embedkit.knowledge.storing import documents, fences, findings, forgetting, leases, repositories, schema, spaces
 from embedkit.knowledge.storing.known_inputs import known_inputs
+from embedkit.knowledge.storing.leases import Leased
 from embedkit.knowledge.storing.parameters import in_batches
 from embedkit.knowledge.storing.protocol import KnownInputs
 
@@ -107,9 +108,12 @@ class SqliteStore:
         Cancellation:
             The lease was not taken, unless it returned.
         """
-        return await self._database.write(
+        lease = await self._database.write(
             lambda connection: leases.take(connection, record.id, this_process(), time.time())
         )
+        if isinstance(lease, Leased):
+            raise lease
+        return lease
 
     async def renew(self, lease: Lease) -> None:
         """See ``Store``.
