@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from embedkit.admission.waiting import Priority
 from embedkit.clocks import Clocks
 from embedkit.engine.route import Embeddings
 from embedkit.engine.routes import Routes
-from embedkit.errors import SpaceMismatch, UsageError
+from embedkit.errors import SpaceMismatch, StoreError, UsageError
 from embedkit.knowledge.model import Space
 from embedkit.knowledge.storing.forgetting import Forgotten
 from embedkit.probing.broker import ProbeBroker
@@ -381,7 +381,8 @@ class Engine:
 
         Args:
             create: Make it if there is none.
-            may_be_read_only: Open one that cannot be written all the same, to be searched: nothing is recorded in it.
+            may_be_read_only: Open it to be searched: no lock, room or permission to write is needed. What happens is
+                recorded in it where it can be written.
 
         Raises:
             UsageError: There is none, and ``create`` is false.
@@ -409,9 +410,12 @@ class Engine:
                     store = SqliteStore(database)
                     await store.open()
                 on_disk = None if database.is_read_only else LedgerOnDisk(database, of_lane=self._snapshot_of_lane)
-                if on_disk is not None:
+                if on_disk is not None and not may_be_read_only:
+                    # Whoever only reads waits for no lock: its first row cleans up as well, when there is one.
                     await on_disk.reap()
-                    await self.probes.share(database)
+                if on_disk is not None:
+                    with suppress(*((StoreError,) if may_be_read_only else ())):
+                        await self.probes.share(database)
                 # No checkpoint from here: what is started is started once, and stays.
                 if on_disk is not None:
                     self._scribes.start_soon(self._write_ledger, on_disk)
