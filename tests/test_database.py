@@ -425,7 +425,7 @@ async def test_an_empty_file_is_no_store_and_a_new_one_where_one_is_made(path: P
     with pytest.raises(UsageError, match="no store at"):
         async with open_database(path, create=False, may_be_read_only=to_read):
             pass
-    assert path.read_bytes() == b""
+    assert content(path) == b""
     async with open_database(path, may_be_read_only=to_read) as database:
         await with_notes(database, "one")
 

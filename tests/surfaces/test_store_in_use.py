@@ -27,13 +27,18 @@ def replace(path: Path) -> None:
     path.with_name("copy").replace(path)
 
 
+def make_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 MOVES: dict[str, Callable[[Path], object]] = {
     "deleted": Path.unlink,
     "renamed": lambda path: path.rename(path.with_name("elsewhere")),
     "replaced": replace,
     "cut to nothing": lambda path: os.truncate(path, 0),
     "its folder renamed": lambda path: path.parent.rename(path.parent.with_name("away")),
-    "a folder in its place": lambda path: (path.unlink(), path.mkdir()),
+    "a folder in its place": make_folder,
 }
 
 
