@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from embedkit.activity.disk import LedgerOnDisk
     from embedkit.admission.lane import Lane
+    from embedkit.database import Database
     from embedkit.knowledge.model import Document
     from embedkit.knowledge.searching.search import Hit, Mode
     from embedkit.knowledge.storing.protocol import Store
@@ -120,6 +121,7 @@ class Engine:
         )
         self._own_store = store
         self._knowledge: Store | None = None
+        self._database: Database | None = None
         self._opening_knowledge = trio.Lock()
 
     def lane(self, provider: str | None = None) -> Lane[GuardedConnection]:
@@ -420,8 +422,21 @@ class Engine:
                 if on_disk is not None:
                     self._scribes.start_soon(self._write_ledger, on_disk)
                 self._stack.push_async_exit(opening.pop_all())
-                self._knowledge = store
+                self._knowledge, self._database = store, database
         return store
+
+    async def database(self) -> Database:
+        """The file of the settings, in which the ledger, shared probes and roles are, whoever keeps the vectors.
+
+        Raises:
+            StoreError: It cannot be opened.
+
+        Cancellation:
+            It was opened, and stays so, or not.
+        """
+        await self.knowledge()
+        assert self._database is not None
+        return self._database
 
     def _snapshot_of_lane(self, name: str) -> dict[str, Any] | None:
         """For the ledger's writer: a lane as other processes are to see it; ``None`` if no lane has this name."""

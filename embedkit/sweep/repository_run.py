@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -88,7 +87,7 @@ class RepositoryRun:
             What was stored stays; the lease was given back; ``aborted`` tells how it stood.
         """
         record = await self._sweep.store.repository(self._tenant, self._described.name, root_of(self._described))
-        if not self._sweep.all and not is_due(record.next_due_at, time.time()):
+        if not self._sweep.all and not is_due(record.next_due_at, self._sweep.now()):
             return await self._untouched(record, "not-due", None)
         if self._sweep.circuit.is_open:
             # It had not begun: nothing of it changes, and it is said so.
@@ -237,7 +236,7 @@ class RepositoryRun:
             None if error is None else error.attribution,
             None if error is None else str(error),
             self._tally.clocks,
-            time.time(),
+            self._sweep.now(),
         )
         done = Swept(
             revision=revision,
@@ -272,7 +271,7 @@ class RepositoryRun:
             reason=None if error is None else str(error),
             attribution=None if error is None else error.attribution,
             revision=record.revision,
-            next_due_in=None if due is None else max(due - time.time(), 0.0),
+            next_due_in=None if due is None else max(due - self._sweep.now(), 0.0),
             succeeded=record.succeeded,
         )
         self._sweep.tell(Progress(self._tenant, self._described.name, self._tally, report))

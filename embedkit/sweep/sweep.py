@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -43,6 +44,7 @@ class Sweep:
         circuit: Its own.
         all: Whether due times and backoff are passed over.
         may_empty: Whether a repository that held documents may come to hold none.
+        now: The wall clock, by which repositories are due.
         engine_key: What names the engine that embeds: what another refused is asked of it again.
         looking: Bounds the threads that look at sources: not at all, since places do. They are no one else's threads:
             one that hangs takes none of those.
@@ -59,6 +61,7 @@ class Sweep:
         on_progress: OnProgress | None,
         allow_empty: bool = False,
         retry_fenced: bool = False,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.id = secrets.token_hex(8)
         self.engine = engine
@@ -66,6 +69,7 @@ class Sweep:
         self.circuit = Circuit()
         self.all = all
         self.may_empty = allow_empty
+        self.now = wall_clock
         self.looking = trio.CapacityLimiter(math.inf)
         self.engine_key = engine_key(engine.settings.provider())
         self._retry_fenced = retry_fenced
@@ -255,6 +259,7 @@ async def open_sweep(
     on_progress: OnProgress | None = None,
     allow_empty: bool = False,
     retry_fenced: bool = False,
+    wall_clock: Callable[[], float] = time.time,
 ) -> AsyncGenerator[Sweep]:
     """A run over repositories, for as long as the block lasts.
 
@@ -266,6 +271,7 @@ async def open_sweep(
         on_progress: Told of each step, synchronously.
         allow_empty: Remove the documents of a repository that now seems to have none; without it, that is a failure.
         retry_fenced: Offer what is fenced once more.
+        wall_clock: Seconds since 1970, by which repositories are due.
 
     Raises:
         StoreError: The knowledge base cannot be opened.
@@ -283,6 +289,7 @@ async def open_sweep(
         on_progress=on_progress,
         allow_empty=allow_empty,
         retry_fenced=retry_fenced,
+        wall_clock=wall_clock,
     )
     try:
         yield sweep

@@ -73,11 +73,13 @@ class Unread:
         paths: Files, as ``Document.path``.
         folders: Folders whose files are not known, each with the slash at its end.
         failures: Of both, those that no permission explains, each with the reason.
+        is_meant: Whether nothing was to be read there: what is given in portions says nothing of the others.
     """
 
     paths: frozenset[str] = frozenset()
     folders: tuple[str, ...] = ()
     failures: tuple[tuple[str, str], ...] = ()
+    is_meant: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -96,7 +98,7 @@ class Unread:
         """
         named = [f"{path}: {reason}" for path, reason in self.failures]
         named += [f"{path}: may not be read" for path in kept] if not named else []
-        if not named:
+        if not named or self.is_meant:
             return None
         more = f", and {len(named) - 1:,} more" if len(named) > 1 else ""
         stays = f"; what is stored of it stays ({len(kept):,} documents)" if kept else ""
