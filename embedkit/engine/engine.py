@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from embedkit.activity.disk import LedgerOnDisk
     from embedkit.admission.lane import Lane
     from embedkit.database import Database
+    from embedkit.engine.draining import Drain
     from embedkit.knowledge.model import Document
     from embedkit.knowledge.searching.search import Hit, Mode
     from embedkit.knowledge.storing.protocol import Store
@@ -122,6 +123,7 @@ class Engine:
         self._own_store = store
         self._knowledge: Store | None = None
         self._database: Database | None = None
+        self._drain: Drain | None = None
         self._opening_knowledge = trio.Lock()
 
     def lane(self, provider: str | None = None) -> Lane[GuardedConnection]:
@@ -329,6 +331,55 @@ class Engine:
             provider_calls=tally.provider_calls,
             clocks=tally.clocks,
         )
+
+    @property
+    def drain(self) -> Drain:
+        """What embeds the texts that were deferred: ``await engine.drain.run()``; see ``Drain``."""
+        from embedkit.engine.draining import Drain
+
+        if self._drain is None:
+            self._drain = Drain(self)
+        return self._drain
+
+    async def defer(
+        self,
+        text: str,
+        *,
+        tenant: str,
+        repository: str,
+        path: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> str:
+        """Store a text now and embed it later: it is in a durable log when this returns, and no engine was asked.
+
+        ``drain`` embeds it, in this process or in another (``embedkit drain``, ``embedkit run``). Until then a search
+        does not find it.
+
+        Args:
+            text: What is to be found.
+            tenant: Whose.
+            repository: Where it goes: one whose texts are given, not a folder's.
+            path: The document's name there; a later text of the same name takes its place. Without one, a new name.
+            metadata: Of the document.
+
+        Returns:
+            The document's name.
+
+        Raises:
+            UsageError: It cannot be stored: no text, no name, or metadata that is no JSON.
+            StoreError: The log cannot be written.
+
+        Cancellation:
+            Noted, or not; a name that was given may be deferred again.
+        """
+        from embedkit.engine.draining import checked
+
+        for name, value in (("tenant", tenant), ("repository", repository)):
+            if not value.strip() or not value.isprintable():
+                raise UsageError(f"{name} is {value!a}; it is a name in one line")
+        document = checked(text, path, metadata)
+        await self.drain.append(document, tenant=tenant, repository=repository)
+        return document.path
 
     async def forget(self, *, tenant: str, repository: str | None = None) -> Forgotten:
         """Remove a repository, or all of a tenant's, from the knowledge base, with all that is kept for it.

@@ -15,6 +15,7 @@ from embedkit.settings import Settings, load_settings
 from embedkit.surfaces import (
     add_command,
     ask_command,
+    drain_command,
     forget_command,
     probe_command,
     run_command,
@@ -34,6 +35,7 @@ _COMMANDS = {
     "status": status_command.run,
     "watch": watch_command.run,
     "run": run_command.run,
+    "drain": drain_command.run,
     "add": add_command.run,
     "forget": forget_command.run,
     "ask": ask_command.run_ask,

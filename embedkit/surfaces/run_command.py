@@ -1,4 +1,4 @@
-"""``embedkit run``: the schedule. Sweeps what is due, for ever; ``--once`` is one sweep.
+"""``embedkit run``: the schedule. Sweeps what is due, and drains, for ever; ``--once`` is one sweep.
 
 SIGTERM, SIGHUP and Ctrl-C end it cleanly. SIGUSR1 reads the settings again, once the sweep that goes on has ended; a
 second one does not wait for that. Settings that cannot be used leave those in force that are.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 
 import attrs
 import trio
@@ -26,6 +27,8 @@ from embedkit.surfaces.notify import notify
 from embedkit.surfaces.sync_command import show
 from embedkit.surfaces.terminal import watching
 from embedkit.sweep.scheduling import Schedule, open_schedule
+
+Work = Callable[[], Awaitable[None]]
 
 
 async def run(given: argparse.Namespace, settings: Settings) -> int:
@@ -68,7 +71,26 @@ async def _run_one(given: argparse.Namespace, reloading: _Reloading) -> None:
         ):
             reloading.running = (schedule, scope)
             notify("READY=1")
-            await schedule.run()
+            await _beside(engine.drain.run, schedule.run)
+
+
+async def _beside(drain: Work, work: Work) -> None:
+    """Drain for as long as the work goes on; what either raises comes out as it is."""
+    failed: list[Exception] = []
+
+    async def contained(some: Work) -> None:
+        try:
+            await some()
+        except Exception as error:  # kept aside, so that the nursery makes no group of it
+            failed.append(error)
+            nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(contained, drain)
+        await contained(work)
+        nursery.cancel_scope.cancel()
+    if failed:
+        raise failed[0]
 
 
 def _check(settings: Settings) -> None:
