@@ -28,6 +28,7 @@ from embedkit.knowledge.indexing.purchases import Buy
 from embedkit.knowledge.indexing.stopping import Stop
 from embedkit.knowledge.indexing.tally import Tally
 from embedkit.knowledge.sources.source import LeftOut
+from embedkit.knowledge.storing.parameters import in_batches
 
 if TYPE_CHECKING:
     from embedkit.knowledge.sources.source import Entry, Snapshot
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from embedkit.knowledge.storing.repositories import RepositoryRecord
 
 _PORTIONS_AHEAD = 2
+_REMOVED_AT_ONCE = 200  # documents
 _ROUNDS = 3
 
 
@@ -148,7 +150,10 @@ class Indexing:
             self._buying.release()
         if gone and not self._stop.is_called:
             # After all switches, so that a renamed document finds its vectors still there.
-            self.tally.deleted += await self._store.remove(self._record, self._lease, gone)
+            # In portions: each is a transaction, and others want the writer's place as well.
+            for some in in_batches(gone, _REMOVED_AT_ONCE):
+                self.tally.deleted += await self._store.remove(self._record, self._lease, some)
+                self._on_progress(self.tally)
 
     async def _store_documents(self, snapshot: Snapshot, changed: Sequence[Entry]) -> None:
         entries = changed

@@ -17,6 +17,7 @@ import trio
 from embedkit.activity.process import this_process
 from embedkit.errors import StoreError
 from embedkit.knowledge.searching import matrix, search
+from embedkit.knowledge.searching.matrices import Matrices
 from embedkit.knowledge.storing import documents, fences, findings, forgetting, leases, repositories, schema, spaces
 from embedkit.knowledge.storing.known_inputs import known_inputs
 from embedkit.knowledge.storing.leases import Leased
@@ -47,7 +48,7 @@ class SqliteStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._matrices: dict[int, matrix.TenantMatrix] = {}
+        self._matrices = Matrices()
 
     @property
     def path(self) -> str:
@@ -243,7 +244,7 @@ class SqliteStore:
                 await self.release(lease)
             raise
         await self._write_under(lease, lambda connection: forgetting.drop_repository(connection, record))
-        self._matrices.pop(record.tenant_id, None)
+        self._matrices.drop(record.tenant_id)
         return len(paths), chunks
 
     async def count(self, record: RepositoryRecord) -> tuple[int, int]:
@@ -285,7 +286,7 @@ class SqliteStore:
                 return []
             tenant_id, repository_id = place
             held = matrix.load(connection, tenant_id, len(query), self._matrices.get(tenant_id))
-            self._matrices[tenant_id] = held
+            self._matrices.put(tenant_id, held)
             return held.nearest(query, count, repository_id)
 
         return await self._database.read(work)
@@ -300,7 +301,7 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> list[Hit]:
             def load(tenant_id: int, dimension: int) -> matrix.TenantMatrix:
                 held = matrix.load(connection, tenant_id, dimension, self._matrices.get(tenant_id))
-                self._matrices[tenant_id] = held
+                self._matrices.put(tenant_id, held)
                 return held
 
             return search.search(connection, query, load)
