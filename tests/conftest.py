@@ -6,10 +6,13 @@ step, so that all orders appear.
 
 from __future__ import annotations
 
+import math
 import random
+from typing import Any
 
 import hypothesis
 import pytest
+import trio
 from real_time import (
     mark_long,
     pytest_runtest_call,
@@ -18,6 +21,7 @@ from real_time import (
     pytest_runtest_teardown,
     pytest_timeout_set_timer,
 )
+from trio.testing import MockClock
 
 # Hooks: pytest finds them here by their names.
 __all__ = [
@@ -58,3 +62,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # Left out, and not skipped: there are a thousand of them, and each skip takes a worker's and a line's time.
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if "soak" not in item.keywords]
+
+
+@pytest.fixture
+def patient_clock(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> MockClock:
+    """Virtual time that stands still while threads work: days in moments, and each of them whole."""
+    run_sync, working = trio.to_thread.run_sync, 0
+
+    async def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal working
+        working += 1
+        autojump_clock.autojump_threshold = math.inf
+        try:
+            return await run_sync(*arguments, **options)
+        finally:
+            working -= 1
+            if not working:
+                autojump_clock.autojump_threshold = 0
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", counted)
+    return autojump_clock

@@ -15,8 +15,10 @@ from embedkit.settings import Settings, load_settings
 from embedkit.surfaces import (
     add_command,
     ask_command,
+    drain_command,
     forget_command,
     probe_command,
+    run_command,
     search_command,
     settings_command,
     status_command,
@@ -32,6 +34,8 @@ _COMMANDS = {
     "search": search_command.run,
     "status": status_command.run,
     "watch": watch_command.run,
+    "run": run_command.run,
+    "drain": drain_command.run,
     "add": add_command.run,
     "forget": forget_command.run,
     "ask": ask_command.run_ask,
@@ -69,6 +73,8 @@ def _told(error: BaseException, *, as_json: bool) -> int | None:
             drop_output()
             return DONE
         case KeyboardInterrupt():
+            if not as_json:
+                sys.stderr.write("embedkit: interrupted\n")
             return INTERRUPTED
     return None
 

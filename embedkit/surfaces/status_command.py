@@ -145,7 +145,7 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
         Nothing was changed.
     """
     status: Status | None = None
-    async with interruptible(), open_database(settings.store.path, create=False) as database:
+    async with interruptible(), open_database(settings.store.path, create=False, may_be_read_only=True) as database:
         store = SqliteStore(database)
         await store.open()
         now = time.time()
