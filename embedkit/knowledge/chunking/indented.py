@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from embedkit.knowledge.chunking.outline import Definition, Outline, nest
+from embedkit.knowledge.chunking.outline import LONG_COMMENT, Definition, Outline, nest
 from embedkit.knowledge.chunking.page import Page
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ _ANNOTATION_LINES = 20
 _OPENS_BRACKET, _CLOSES_BRACKET = b"([{", b")]}"
 _C_KIN = frozenset({"c", "h", "cc", "hh", "cpp", "hpp", "cxx", "hxx", "m", "mm", "cu", "ino", "java", "cs", "d"})
 _MAX_LEVEL = 24  # half columns of two
-_COST = 3
-_DEFINITION, _AFTER_BLANK, _PLAIN = 0, 1, 2
+_COST = 4
+_DEFINITION, _AFTER_BLANK, _PLAIN, _BELOW_COMMENT = 0, 1, 2, 3
 
 
 def outline(page: Page, suffix: str) -> Outline:
@@ -199,9 +199,9 @@ def _openings(page: Page, lines: NDArray[np.int64], suffix: str) -> tuple[dict[i
             named = _named(text, typed=suffix in _C_KIN and (indent == 0 or _is_brace(page, line + 1)))
             if named is None and suffix in _SCRIPTS:
                 named = _of_script(page, line, text, indent)
-            if named is None and suffix in _C_KIN and indent == 0 and before_line == line - 1 and _is_type(before):
+            if suffix in _C_KIN and indent == 0 and before_line == line - 1 and _is_type(before):
                 called = _called(b"int " + text, typed=True)
-                if called is not None:
+                if called is not None and named in (None, (called, False)):
                     named = (called, False)
                     types.append(before_line)
             if named is not None:
@@ -314,6 +314,9 @@ def _cuts(
         starts[attached] = above[code[attached] - 1] + 1
     kind = np.where(page.after_blank[starts], _AFTER_BLANK, _PLAIN)
     kind[np.isin(code, list(openings))] = _DEFINITION
+    weight = np.asarray(page.weight)
+    below = code[weight[code] - weight[starts] >= LONG_COMMENT]
+    cost[below] = level[below] + _BELOW_COMMENT
     cost[starts] = level[code] + kind
     first = int(np.argmin(page.blank))
     cost[first] = max(0, int(cost[first]))

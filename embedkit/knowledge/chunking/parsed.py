@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from embedkit.knowledge.chunking.outline import MAX_DEPTH, Definition, Outline
+from embedkit.knowledge.chunking.outline import LONG_COMMENT, MAX_DEPTH, Definition, Outline
 from embedkit.knowledge.chunking.page import Page
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ _ENDS = re.compile(rb"[}\])]|(?:else|elsif|elseif|end|catch|rescue|ensure|finall
 
 _LONGEST_NAME = 120  # bytes
 _MAX_LEVEL = 24
-_COST = 3
-_DEFINITION, _AFTER_BLANK, _PLAIN = 0, 1, 2
+_COST = 4
+_DEFINITION, _AFTER_BLANK, _PLAIN, _BELOW_COMMENT = 0, 1, 2, 3
 _MOST_BROKEN = 0.25  # of the text
 
 
@@ -206,6 +206,8 @@ class _Walk:
                 taken.add(start)
             kind = _DEFINITION if row in self._opening else _AFTER_BLANK if after_blank[start] else _PLAIN
             costs[start] = min(level, _MAX_LEVEL) * _COST + kind
+            if self._page.weight[row] - self._page.weight[start] >= LONG_COMMENT:
+                costs[row] = min(level, _MAX_LEVEL) * _COST + _BELOW_COMMENT
         for line, level in attached.items():
             if level >= 0 and line - 1 not in attached and line not in taken:
                 costs[line] = min(level, _MAX_LEVEL) * _COST + (_AFTER_BLANK if after_blank[line] else _PLAIN)
