@@ -10,8 +10,7 @@ What is right is read off tree-sitter's syntax trees. Of each tree (see ``trees`
   edits drawn with a fixed seed.
 
 The splitter beside it is the usual one: what is too large is split into its children, neighbours are merged up to the
-target. It has no scopes. Outlines are by indentation (and Python's own), and by grammar where the ``languages`` extra
-is installed, as a sync then cuts.
+target. It has no scopes.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 
 import attrs
 from tree_sitter import Language, Node, Parser
@@ -27,7 +27,6 @@ from tree_sitter import Language, Node, Parser
 from benchmarks.measure import Figure, report, say
 from benchmarks.trees import TREES, Tree
 from embedkit.knowledge.chunking import ChunkLimits, chunk, estimate_tokens
-from embedkit.knowledge.chunking.grammars import GRAMMARS, Grammar, load_language
 from embedkit.knowledge.model import input_hash
 from embedkit.knowledge.searching.words import embedding_input
 
@@ -43,7 +42,21 @@ _VALUES = frozenset({"arrow_function", "function_expression"})
 _ABOVE = frozenset(
     {"comment", "line_comment", "block_comment", "attribute_item", "decorator", "annotation", "marker_annotation"}
 )
-_PYTHON = Grammar("tree-sitter-python")
+# The module of each tree's grammar, and what of it gives the language.
+_GRAMMARS = {
+    "Python": ("tree_sitter_python", "language"),
+    "Go": ("tree_sitter_go", "language"),
+    "C": ("tree_sitter_c", "language"),
+    "GNU C": ("tree_sitter_c", "language"),
+    "JavaScript": ("tree_sitter_javascript", "language"),
+    "TypeScript": ("tree_sitter_typescript", "language_typescript"),
+    "Java": ("tree_sitter_java", "language"),
+    "Rust": ("tree_sitter_rust", "language"),
+    "C#": ("tree_sitter_c_sharp", "language"),
+    "Ruby": ("tree_sitter_ruby", "language"),
+    "PHP": ("tree_sitter_php", "language_php"),
+    "Kotlin": ("tree_sitter_kotlin", "language"),
+}
 
 
 @attrs.frozen
@@ -176,11 +189,17 @@ def _name(node: Node) -> tuple[Node, str | None]:
     return outer, None if name is None or name.text is None else name.text.decode()
 
 
-def ours(path: str, text: str, *, by_grammar: bool) -> list[Piece]:
+def language_of(tree: Tree) -> Language:
+    """The grammar of a tree's language."""
+    module, function = _GRAMMARS[tree.name]
+    return Language(getattr(import_module(module), function)())
+
+
+def ours(path: str, text: str) -> list[Piece]:
     """The chunks that embedkit makes."""
     return [
         Piece(part.start_line - 1, part.end_line - 1, embedding_input(part.scope, part.text), part.scope)
-        for part in chunk(path, text, limits=LIMITS, by_grammar=by_grammar)
+        for part in chunk(path, text, limits=LIMITS)
     ]
 
 
@@ -247,43 +266,36 @@ def bought_again(texts: Sequence[tuple[str, str, Sequence[Function]]], cut: Cutt
 
 def figures_of(tree: Tree) -> list[Figure]:
     """Measure one tree."""
-    grammar = GRAMMARS.get(tree.suffixes[0][1:], _PYTHON)
     why = tree.fetch()
-    language = load_language(grammar)
-    if why or language is None:
-        return [Figure(f"{tree.name}: short functions whole", 0.97, 0.0, skipped=why or f"no {grammar.distribution}")]
+    if why:
+        return [Figure(f"{tree.name}: short functions whole", 0.97, 0.0, skipped=why)]
+    language = language_of(tree)
     texts = []
     for path, text in tree.texts():
         root = Parser(language).parse(text.encode()).root_node
         texts.append((path, text, list(functions_of(root, text.split("\n")))))
-    ways: dict[str, Cutter] = {
-        "grammar": partial(ours, by_grammar=True),
-        "indentation": partial(ours, by_grammar=False),
-        "splitter": partial(split_by_tree, language),
-    }
-    if grammar is _PYTHON:
-        del ways["grammar"]
+    ways: dict[str, Cutter] = {"ours": ours, "splitter": partial(split_by_tree, language)}
     found: list[Figure] = []
     for way, cut in ways.items():
         tally = Tally()
         for path, text, functions in texts:
             tally.add(functions, cut(path, text))
-        again = bought_again(texts, cut) if EDITS else 0.0
-        whole, parted, named = (
-            tally.whole / tally.short, tally.parted / max(tally.heads, 1), tally.named / tally.short
-        )  # fmt: skip
+        again = bought_again(texts, cut)
+        whole, named = tally.whole / tally.short, tally.named / tally.short
+        parted = tally.parted / max(tally.heads, 1)
         say(
             f"  {tree.name:10} {way:12} {tally.short:5} short, {tally.chunks:6} chunks: whole {whole:.3f}, parted "
             f"{parted:.3f}, named {named:.3f}, bought again {again:.2f}"
         )
-        best = way == next(iter(ways))
+        is_ours = way == "ours"
+        whose = tree.name if is_ours else f"{tree.name}, splitter"
         found += [
-            Figure(f"{tree.name}, {way}: short functions whole", 0.97 if best else None, whole),
-            Figure(f"{tree.name}, {way}: heads parted", 0.05 if best else None, parted, "at most"),
-            Figure(f"{tree.name}, {way}: chunks bought again after an edit", None, again),
+            Figure(f"{whose}: short functions whole", 0.97 if is_ours else None, whole),
+            Figure(f"{whose}: heads parted", 0.05 if is_ours else None, parted, "at most"),
+            Figure(f"{whose}: chunks bought again after an edit", None, again),
         ]
-        if way != "splitter":
-            found.append(Figure(f"{tree.name}, {way}: names in scope", 0.95 if best else None, named))
+        if is_ours:
+            found.append(Figure(f"{whose}: names in scope", 0.95, named))
     return found
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from embedkit.knowledge.chunking import flat, grammars, indented, parsed, prose, python
+from embedkit.knowledge.chunking import flat, indented, prose, python
 from embedkit.knowledge.chunking.outline import Outline, Scopes
 from embedkit.knowledge.chunking.oversize import split_characters, split_lines
 from embedkit.knowledge.chunking.packing import Sizes, pack
@@ -22,7 +22,7 @@ from embedkit.knowledge.model import Chunk
 
 __all__ = ["CHUNKING_GENERATION", "ChunkLimits", "chunk", "estimate_tokens"]
 
-CHUNKING_GENERATION: int = 2
+CHUNKING_GENERATION: int = 3
 """Raised whenever the same text, with the same limits, gives other chunks than before."""
 
 _LEAST_TARGET = 16
@@ -66,17 +66,13 @@ class ChunkLimits:
 _DEFAULT_LIMITS = ChunkLimits()
 
 
-def chunk(
-    path: str, text: str, *, limits: ChunkLimits = _DEFAULT_LIMITS, by_grammar: bool = False
-) -> list[Chunk]:
+def chunk(path: str, text: str, *, limits: ChunkLimits = _DEFAULT_LIMITS) -> list[Chunk]:
     """Cut a text into chunks.
 
     Args:
         path: The document's path; its suffix decides how structure is found.
         text: The whole text.
         limits: How large chunks are.
-        by_grammar: Whether the grammar of the text's language is asked, where it is installed. It is foreign code over
-            a foreign text: for a process that may be killed, and no other.
 
     Returns:
         The chunks in order, numbered from 0. Every line that is not blank lies in exactly one of them, but for a line
@@ -89,13 +85,13 @@ def chunk(
         return []
     sizes = limits.sizes
     chunks: list[Chunk] = []
-    for start, end, scope in _scoped(path, page, sizes, by_grammar):
+    for start, end, scope in _scoped(path, page, sizes):
         for piece, units in _texts(page, start, end, sizes):
             chunks.append(Chunk(len(chunks), start + 1, end, piece, scope, max(1, in_tokens(units))))
     return chunks
 
 
-def _scoped(path: str, page: Page, sizes: Sizes, by_grammar: bool) -> Iterator[tuple[int, int, str]]:
+def _scoped(path: str, page: Page, sizes: Sizes) -> Iterator[tuple[int, int, str]]:
     """Ranges of lines, without blank lines at their ends, each with its scope."""
     suffix = _suffix(path)
     if flat.is_flat(page, suffix):
@@ -105,7 +101,7 @@ def _scoped(path: str, page: Page, sizes: Sizes, by_grammar: bool) -> Iterator[t
             if inked:
                 yield inked[0], inked[-1] + 1, scope if start else ""
         return
-    outline = outline_of(path, page, by_grammar=by_grammar)
+    outline = outline_of(path, page)
     scopes = Scopes(outline.definitions)
     for start, end in _pieces(page, outline, sizes):
         yield start, end, scopes.name(start, end - 1)
@@ -116,17 +112,13 @@ def _suffix(path: str) -> str:
     return name.rsplit(".", 1)[-1] if "." in name else ""
 
 
-def outline_of(path: str, page: Page, *, by_grammar: bool = False) -> Outline:
+def outline_of(path: str, page: Page) -> Outline:
     """The outline of a text, by the suffix of its path."""
     name, suffix = path.rsplit("/", 1)[-1].lower(), _suffix(path)
     if suffix in _PYTHON or (page.data.startswith(b"#!") and b"python" in page.data[: page.starts[1]]):
         return python.outline(page)
     if prose.speaks(suffix, name):
         return prose.outline(page, suffix)
-    if by_grammar and (root := grammars.parse(suffix, page.data)) is not None:
-        outline = parsed.outline(page, root)
-        if outline is not None:
-            return outline
     return indented.outline(page, suffix)
 
 
