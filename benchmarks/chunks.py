@@ -6,8 +6,8 @@ What is right is read off tree-sitter's syntax trees. Of each tree (see ``trees`
 - *parted*: functions whose head (the comment, attributes and annotations right above, up to the first line of the body)
   lies in more than one chunk, of those whose head is no more than half the target;
 - *named*: short functions whose chunk names them in its scope;
-- *bought again*: chunks whose input is new after one edit (a line put in, taken away or changed inside a function), over
-  edits drawn with a fixed seed.
+- *bought again*: chunks whose input is new after one edit (a line put in, taken away or changed inside a function),
+  over edits drawn with a fixed seed.
 
 The splitter beside it is the usual one: what is too large is split into its children, neighbours are merged up to the
 target. It has no scopes.
@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 
 import attrs
 from tree_sitter import Language, Node, Parser
@@ -220,7 +221,7 @@ def split_by_tree(language: Language, path: str, text: str) -> list[Piece]:
     pieces: list[Piece] = []
     low = 0
     edges = sorted({*edges, len(data)})
-    for before, after in zip(edges, edges[1:], strict=False):
+    for before, after in pairwise(edges):
         if after > low and size(low, after) > LIMITS.target_tokens and before > low:
             pieces.append(_piece(data, low, before))
             low = before

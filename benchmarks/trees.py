@@ -125,7 +125,9 @@ def _source_lists() -> list[str]:
     if not (place / "lists").is_dir():
         (place / "sources").mkdir(parents=True, exist_ok=True)
         (place / "lists" / "partial").mkdir(parents=True)
-        words = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text("utf-8").splitlines() if "=" in line)
+        words = dict(
+            line.split("=", 1) for line in Path("/etc/os-release").read_text("utf-8").splitlines() if "=" in line
+        )
         suite = words.get("VERSION_CODENAME", "stable").strip('"')
         (place / "sources" / "debian.sources").write_text(_DEBIAN_SOURCES.format(suite=suite), "utf-8")
         _run(["apt-get", *options, "-q", "update"], place)
