@@ -40,7 +40,7 @@ COUNT = 100  # a search for ten results asks each of its two lists for as many
 LARGE = Shape(chunks=300_000, seed=300_000, words=40)
 LARGE_ROUNDS = 7
 # Ranks of the words of each query.
-QUERIES_OF = {
+QUERIES_OF: dict[str, list[tuple[int, ...]]] = {
     "rare words": [(1_000 + 37 * n, 3_000 + 41 * n, 8_000 + 43 * n) for n in range(10)],
     "words of all kinds": [(3 * n, 40 + 7 * n, 600 + 37 * n, 5_000 + 41 * n) for n in range(10)],
     "common words alone": [(n % 5, 5 + n % 7, 12 + n % 11, 23 + n) for n in range(10)],

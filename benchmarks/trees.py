@@ -145,7 +145,6 @@ def _unpack(packed: Path, target: Path) -> None:
     elif packed.suffix in (".whl", ".zip"):
         with zipfile.ZipFile(packed) as archive:
             archive.extractall(target)
-    elif ".tar." in packed.name or packed.suffix == ".tgz":
-        if ".debian.tar" not in packed.name:
-            with tarfile.open(packed) as archive:
-                archive.extractall(target, filter="data")
+    elif (".tar." in packed.name or packed.suffix == ".tgz") and ".debian.tar" not in packed.name:
+        with tarfile.open(packed) as archive:
+            archive.extractall(target, filter="data")

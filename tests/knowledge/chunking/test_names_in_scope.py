@@ -1,4 +1,5 @@
-"""Which names a chunk carries: measured on whole trees by ``benchmarks.chunks``, pinned here by what those trees taught."""
+# ruff: noqa: E501  # texts read best in one line
+"""Which names a chunk carries: what whole trees taught (``benchmarks.chunks`` measures them)."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def test_several_classes_name_their_members_and_say_what_they_share_once() -> No
 
 def test_where_members_have_no_room_their_classes_are_named() -> None:
     text = "".join(
-        f"class C{n}:\n" + "".join(f"    def m{n}{k}{'x' * 20}(self): ...\n" for k in range(3)) for n in range(3)
+        f"class C{n}:\n" + "".join(f"    def m{n}{k}{'x' * 40}(self): ...\n" for k in range(3)) for n in range(3)
     )
     (only,) = chunk("a.py", text)
     assert only.scope == "C0, C1, C2"
