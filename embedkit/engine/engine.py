@@ -283,6 +283,7 @@ class Engine:
         *,
         complete: bool | Callable[[], bool] = False,
         allow_empty: bool = False,
+        on_progress: Callable[[int, int], object] | None = None,
     ) -> Indexed:
         """Store texts that are in no folder. What has not changed is not bought again.
 
@@ -297,6 +298,8 @@ class Engine:
             complete: Whether ``documents`` are all there is, so that what they do not name is removed; or asked, once
                 the last has been given and stored. With any failure nothing is removed.
             allow_empty: Whether ``complete`` may remove everything.
+            on_progress: Told, after each transaction, how many of the documents are stored, and how many vectors were
+                bought for them.
 
         Raises:
             UsageError: The repository holds a folder's files, or what was given is no ``Document`` that can be stored;
@@ -317,7 +320,7 @@ class Engine:
             if not value.strip() or not value.isprintable():
                 raise UsageError(f"{name} is {value!a}; it is a name in one line")
         await self.check_space()
-        adding = Adding(self, await self.knowledge(), tenant, repository)
+        adding = Adding(self, await self.knowledge(), tenant, repository, on_progress)
         is_complete = complete if callable(complete) else lambda: bool(complete)
         tally, chunks, fenced = await adding.run(documents, complete=is_complete, allow_empty=allow_empty)
         return Indexed(
