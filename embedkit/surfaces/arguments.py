@@ -108,6 +108,8 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     _add_to(panel)
     analyze = command("analyze", "what a debug.jsonl says of each model")
     analyze.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the log (default: ask.log)")
+    command("doctor", "whether everything is there that the settings need; nothing is sent")
+    _add_mcp(command("mcp", "serve ask, consensus, search and more to an MCP client, on standard input and output"))
     settings = command("settings", "what is in force, and where each value came from")
     settings.add_argument("--schema", action="store_true", help="print the settings' JSON schema")
     return parser
@@ -150,6 +152,18 @@ def _add_paths(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exclude", action="append", default=[], metavar="GLOB", help="leave these out; `!GLOB` takes back"
     )
+
+
+def _add_mcp(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--http", action="store_true", help="serve over HTTP instead, on a loopback address")
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="with --http (default: 127.0.0.1)")
+    parser.add_argument("--port", type=_port, default=8722, metavar="N", help="with --http (default: 8722; 0: any)")
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; write a number up to 65535")
+    return int(text)
 
 
 def _place(text: str) -> tuple[str, int]:
