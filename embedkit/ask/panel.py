@@ -16,13 +16,13 @@ import attrs
 import trio
 
 from embedkit.admission.waiting import Priority
-from embedkit.ask.asking import Asked, ask_member
+from embedkit.ask.asking import Asked, Deadline, ask_member
 from embedkit.ask.attempts import Attempts, Tool
 from embedkit.ask.debug_log import DebugLog
 from embedkit.ask.results import Failure, Question, Replies, Result
 from embedkit.ask.roster import Roster, members_of
 from embedkit.errors import UsageError
-from embedkit.settings import PanelMember
+from embedkit.settings import Limit, PanelMember
 
 if TYPE_CHECKING:
     from embedkit.ask.adapter import Adapter
@@ -115,7 +115,7 @@ async def ask_one(
     who: str | PanelMember,
     *,
     timeout: float | None = None,
-    deadline: float | None = None,
+    deadline: float | Limit | None = None,
     priority: Priority = "interactive",
     files: Sequence[Path] = (),
     adapter: Adapter | None = None,
@@ -127,7 +127,8 @@ async def ask_one(
         question: The prompt.
         who: An alias of the panel, the name of a provider, or a member made in code.
         timeout: Seconds for one attempt, to the last byte; else the settings' ladder.
-        deadline: Seconds from now for everything: queue, attempts and waits between them.
+        deadline: Seconds from now for everything: queue, attempts and waits between them; a ``Limit`` says in
+            messages whose they are.
         priority: ``interactive`` if somebody waits for it.
         files: Sent along, where the provider can.
         adapter: Your own, in place of what the settings would make.
@@ -141,7 +142,7 @@ async def ask_one(
     """
     (member,) = members_of(engine.settings, [who])
     seating = seat(engine, [member], None if adapter is None else {member.alias: adapter})
-    asking = Asking(engine, seating, "ask_one", timeout, instant(deadline), priority, tuple(files))
+    asking = Asking(engine, seating, "ask_one", timeout, Deadline.of(deadline), priority, tuple(files))
     return await asking.ask(seating.places[0], question)
 
 
@@ -151,7 +152,7 @@ async def ask_all(
     wanted: Sequence[str | PanelMember] | None = None,
     *,
     timeout: float | None = None,
-    deadline: float | None = None,
+    deadline: float | Limit | None = None,
     priority: Priority = "interactive",
     files: Sequence[Path] = (),
     adapters: Mapping[str, Adapter] | None = None,
@@ -164,7 +165,7 @@ async def ask_all(
         question: The prompt.
         wanted: Aliases of the panel, names of providers, or members made in code; else the settings' panel.
         timeout: Seconds for one attempt; else the settings' ladder, for each its own.
-        deadline: Seconds from now for everything.
+        deadline: Seconds from now for everything; a ``Limit`` says in messages whose they are.
         priority: ``interactive`` if somebody waits for it.
         files: Sent along, where a provider can.
         adapters: Your own, by alias.
@@ -177,7 +178,7 @@ async def ask_all(
         Every member's question is cancelled, as in ``ask_one``.
     """
     seating = seat(engine, wanted, adapters)
-    asking = Asking(engine, seating, "ask_all", timeout, instant(deadline), priority, tuple(files))
+    asking = Asking(engine, seating, "ask_all", timeout, Deadline.of(deadline), priority, tuple(files))
     results = await asking.ask_each([(place, question) for place in seating.places], on_result)
     return Replies(results=results, omitted=seating.omitted, unavailable=seating.unavailable)
 
@@ -190,7 +191,7 @@ class Asking:
     seating: Seating
     tool: Tool
     timeout: float | None
-    deadline_at: float | None
+    deadline: Deadline | None
     priority: Priority
     files: tuple[Path, ...] = ()
     round: int | None = None
@@ -215,7 +216,7 @@ class Asking:
             self.engine,
             place,
             Question(question, self.seating.roster.limit(member, self.timeout), self.files),
-            deadline_at=self.deadline_at,
+            deadline=self.deadline,
             priority=self.priority,
             run=self.call,
             attempts=Attempts(self.log, self.tool, member.provider, place.model, self.call, self.round),
@@ -240,8 +241,3 @@ class Asking:
             for index, (place, question) in enumerate(questions):
                 nursery.start_soon(ask_into, index, place, question)
         return tuple(result for result in results if result is not None)
-
-
-def instant(deadline: float | None) -> float | None:
-    """When that many seconds have passed from now."""
-    return None if deadline is None else trio.current_time() + deadline

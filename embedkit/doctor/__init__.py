@@ -1,7 +1,7 @@
 """Whether everything is there that the settings need: read, and nothing sent to anybody.
 
-A check is one async function in a file of its own, from a ``Subject`` to findings; ``examine.CHECKS`` lists them. To add
-one, write it and put it into that list.
+A check is one async function in a file of its own, from a ``Subject`` to findings; ``examine.CHECKS`` lists them. To
+add one, write it and put it into that list.
 """
 
 from embedkit.doctor.examine import CHECKS, Check, examine

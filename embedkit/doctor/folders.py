@@ -41,7 +41,7 @@ def _written(check: str, path: Path, maker: str) -> Finding:
         return Finding(check, "ok", f"{path}, {path.stat().st_size:,} bytes")
     nearest = next(folder for folder in path.parents if folder.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        return Finding(check, "error", f"{path} cannot be made below {nearest}; change its permissions, or name another")
+        return Finding(check, "error", f"{path} cannot be made in {nearest}; change its permissions, or name another")
     return Finding(check, "note", f"{path} is not there; {maker}")
 
 

@@ -22,6 +22,7 @@ from embedkit.settings.tables import (
     ConsensusSettings,
     EmbeddingSettings,
     EngineSettings,
+    McpSettings,
     ModelSettings,
     ProbeSettings,
     ProviderDefaults,
@@ -114,6 +115,7 @@ class Settings:
     consensus: ConsensusSettings = attrs.field(
         factory=ConsensusSettings, validator=instances, metadata=tables(ConsensusSettings)
     )
+    mcp: McpSettings = attrs.field(factory=McpSettings, validator=instances, metadata=tables(McpSettings))
     file: Path | None = attrs.field(default=None, eq=False)
     origins: Mapping[str, str] | None = attrs.field(default=None, eq=False, repr=False)
 

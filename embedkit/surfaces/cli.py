@@ -89,7 +89,8 @@ def _run(given: argparse.Namespace) -> int:
     if given.command == "settings":
         return _show_settings(given, settings)
     module, _, function = _COMMANDS[given.command].partition(".")
-    return trio.run(getattr(import_module(f"embedkit.surfaces.{module}"), function), given, settings)
+    code: int = trio.run(getattr(import_module(f"embedkit.surfaces.{module}"), function), given, settings)
+    return code
 
 
 def _show_settings(given: argparse.Namespace, settings: Settings) -> int:
