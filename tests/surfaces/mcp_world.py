@@ -17,15 +17,17 @@ from embedkit.settings import Settings, load_settings
 from embedkit.surfaces.mcp.http import serve_http
 from embedkit.surfaces.mcp.server import make_server
 
-# Answers at once, unless it is asked to hang; then it ignores SIGTERM, and so does its child.
+# Answers at once, unless it is asked to hang, with a child; "hang stubbornly" ignores SIGTERM too.
 _CODEX = """#!{python}
 import json, os, signal, sys
 def note(name):
     with open(os.path.join({here!r}, name + ".part"), "w") as file:
         file.write(str(os.getpid()))
     os.rename(os.path.join({here!r}, name + ".part"), os.path.join({here!r}, name))
-if "hang" in sys.stdin.read():
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+question = sys.stdin.read()
+if "hang" in question:
+    if "stubbornly" in question:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if os.fork() == 0:
         note("grandchild")
     else:
