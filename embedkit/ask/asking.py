@@ -19,7 +19,7 @@ from embedkit.admission.ticket import Ids, Ticket
 from embedkit.admission.unqueued import Unqueued
 from embedkit.admission.waiting import Priority
 from embedkit.ask.attempts import Attempts
-from embedkit.ask.failing import AskFailed, Patience, failed_attempt, kind_of_failure
+from embedkit.ask.failing import AskFailed, Patience, StreamSilent, failed_attempt, kind_of_failure
 from embedkit.ask.floor import is_answer
 from embedkit.ask.results import Answer, Failure, Question, Result, Said
 from embedkit.errors import DeadlineExceeded, EmbedkitError, ProviderError, QueueWaitExceeded
@@ -195,4 +195,5 @@ def failure_of_member(
         attempts=attempts,
         code=error.code if isinstance(error, EmbedkitError) else None,
         status=error.status if isinstance(error, ProviderError) else None,
+        partial=error.partial if isinstance(error, AskFailed | StreamSilent) else None,
     )

@@ -99,6 +99,9 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     ask.add_argument("question", nargs="?", metavar="QUESTION", help="the prompt (default: standard input)")
     _add_whom(ask)
     ask.add_argument("--deadline", type=_seconds, metavar="SECONDS", help="for everything: queue, attempts and waits")
+    ask.add_argument(
+        "--file", action="append", default=[], type=Path, metavar="PATH", help="sent along, by kind grok; repeatable"
+    )
     consensus = command("consensus", "have a panel judge a proposal until all approve")
     consensus.add_argument("proposal", nargs="?", metavar="PROPOSAL", help="what is judged (default: standard input)")
     _add_whom(consensus)

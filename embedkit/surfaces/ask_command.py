@@ -39,7 +39,13 @@ async def run_ask(given: argparse.Namespace, settings: Settings) -> int:
     replies: Replies | None = None
     async with interruptible() as interrupt, open_engine(settings, show_words=words_shown(given)) as engine:
         replies = await ask_all(
-            engine, question, given.to, timeout=given.timeout, deadline=given.deadline, on_result=show
+            engine,
+            question,
+            given.to,
+            timeout=given.timeout,
+            deadline=given.deadline,
+            files=given.file,
+            on_result=show,
         )
     if interrupt.came or replies is None:
         return INTERRUPTED
