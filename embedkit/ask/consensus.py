@@ -159,7 +159,8 @@ async def consensus(
     own = Limit(settings.max_wall, "consensus.max_wall")
     wall = Deadline.of(own if max_wall is None else max_wall, "the request's max_wall")
     seating = seat(engine, peers, adapters) if peers else None
-    judged = seat(engine, [judge], adapters).places[0]
+    judging = seat(engine, [judge], adapters, regards_health=False)
+    judged = judging.places[0]
     if isinstance(judged, Failure):
         raise UsageError(f"the arbiter {judge.alias} cannot be asked: {judged.message}")
     asking = Asking(engine, seating or seat(engine, [judge], adapters), "consensus", timeout, wall, "interactive")

@@ -44,7 +44,7 @@ class Way:
         show_words: Given the engine's own words about a refusal.
         idle: Which limit a stream's silence has; ``None``: answers come whole.
         takes_files: Whether the engine has a Files API as xAI's.
-        upload: Seconds for one upload; ``None`` for no bound.
+        upload: What one upload may take; ``None`` for no bound.
     """
 
     language: Language
@@ -56,7 +56,7 @@ class Way:
     show_words: Callable[[str], None] | None
     idle: Limit | None
     takes_files: bool
-    upload: float | None
+    upload: Limit | None
 
 
 class HttpChat:

@@ -19,6 +19,7 @@ from embedkit.admission.waiting import Priority
 from embedkit.ask.asking import Asked, Deadline, ask_member
 from embedkit.ask.attempts import Attempts, Tool
 from embedkit.ask.debug_log import DebugLog
+from embedkit.ask.health import known_failure
 from embedkit.ask.results import Failure, Question, Replies, Result
 from embedkit.ask.roster import Roster, members_of
 from embedkit.errors import UsageError
@@ -64,8 +65,16 @@ def seat(
     engine: Engine,
     wanted: Sequence[str | PanelMember] | None = None,
     adapters: Mapping[str, Adapter] | None = None,
+    *,
+    regards_health: bool = True,
 ) -> Seating:
     """Find an adapter for each member. Those who cannot be asked take up nothing of ``max_fanout``.
+
+    Args:
+        engine: Whose settings, keys and probes.
+        wanted: See ``panel``.
+        adapters: Your own, by alias.
+        regards_health: Whether a member whose engine is known to be down cannot be asked.
 
     Raises:
         UsageError: There is none of a name, or two of one, or nobody at all.
@@ -81,6 +90,8 @@ def seat(
     omitted: list[str] = []
     for member in members:
         place = roster.place(member)
+        if regards_health and isinstance(place, Asked) and member.alias not in (adapters or {}):
+            place = known_failure(engine, member, place.model) or place
         if isinstance(place, Asked) and most is not None and sum(isinstance(p, Asked) for p in places) >= most:
             omitted.append(member.alias)
         else:
@@ -141,7 +152,8 @@ async def ask_one(
         its program ended; one of an Ollama lane is detached, as everything is there.
     """
     (member,) = members_of(engine.settings, [who])
-    seating = seat(engine, [member], None if adapter is None else {member.alias: adapter})
+    given = None if adapter is None else {member.alias: adapter}
+    seating = seat(engine, [member], given, regards_health=False)
     asking = Asking(engine, seating, "ask_one", timeout, Deadline.of(deadline), priority, tuple(files))
     return await asking.ask(seating.places[0], question)
 

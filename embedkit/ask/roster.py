@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from embedkit.engine import Engine
 
 _OWN_LIMIT = 300.0
+_LOCAL = frozenset({"openai-compatible", "ollama"})
 
 
 class Roster:
@@ -90,6 +91,11 @@ class Roster:
                 engine.settings, member.provider, engine.environ, engine.show_words
             )
         return self._over_http[member.provider].chat(model)
+
+
+def chatting_lanes(settings: Settings) -> list[str]:
+    """Providers that chat through a lane."""
+    return [name for name, described in settings.providers.items() if described.kind in _LOCAL]
 
 
 def members_of(settings: Settings, wanted: Sequence[str | PanelMember] | None = None) -> list[PanelMember]:

@@ -6,6 +6,7 @@ is not enough, xAI drops it after an hour, as it was asked to.
 
 from __future__ import annotations
 
+import math
 import secrets
 import stat
 from collections.abc import AsyncGenerator, Sequence
@@ -20,20 +21,21 @@ from embedkit.ask.xai_files import LARGEST_FILE, read_upload, write_upload
 from embedkit.errors import ProviderError, ProviderTimeout
 from embedkit.providers.failures import Asked
 from embedkit.providers.http import HttpExchange
+from embedkit.settings import Limit
 
 REMOVAL_SECONDS: Final = 2.0
 
 
 @asynccontextmanager
 async def uploaded(
-    exchange: HttpExchange, paths: Sequence[Path], limit: float | None, asked: Asked
+    exchange: HttpExchange, paths: Sequence[Path], limit: Limit | None, asked: Asked
 ) -> AsyncGenerator[list[str]]:
     """The ids of the files, which are there for as long as the block lasts.
 
     Args:
         exchange: To the engine.
         paths: What is uploaded.
-        limit: Seconds for each; ``None`` for no bound.
+        limit: What each may take; ``None`` for no bound.
         asked: For messages.
 
     Raises:
@@ -56,12 +58,14 @@ async def uploaded(
                 await _remove(exchange, ids)
 
 
-async def _upload(exchange: HttpExchange, name: str, content: bytes, limit: float | None, asked: Asked) -> str:
+async def _upload(exchange: HttpExchange, name: str, content: bytes, limit: Limit | None, asked: Asked) -> str:
     upload = write_upload(name, content, f"embedkit-{secrets.token_hex(16)}")
-    with trio.move_on_after(float("inf") if limit is None else limit):
+    with trio.move_on_after(math.inf if limit is None else limit.seconds):
         reply = await exchange.send("POST", "/files", upload.body, content_type=upload.content_type, max_bytes=1 << 20)
         return read_upload(reply, name, asked)
-    raise ProviderTimeout(f"engine {asked.peer}: {name} was not uploaded within {limit:g} s (the limit for an upload)")
+    assert limit is not None
+    told = f"{name} was not uploaded within {limit.seconds:g} s ({limit.rung})"
+    raise ProviderTimeout(f"engine {asked.peer}: {told}")
 
 
 async def _remove(exchange: HttpExchange, ids: Sequence[str]) -> None:

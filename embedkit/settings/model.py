@@ -204,8 +204,8 @@ class Settings:
         """Characters below which an answer of provider ``name`` is suspected; see ``environment.shortest_answer``."""
         return shortest_answer(self, name, environ)
 
-    def upload_timeout(self, environ: Mapping[str, str]) -> float | None:
-        """Seconds that one upload may take, ``None`` for no bound; see ``environment.upload_limit``."""
+    def upload_timeout(self, environ: Mapping[str, str]) -> Limit | None:
+        """What one upload may take, ``None`` for no bound; see ``environment.upload_limit``."""
         return upload_limit(self, environ)
 
     def overridden(self, *, provider: str | None = None, store: Path | None = None) -> Settings:

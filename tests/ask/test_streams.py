@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import hypothesis
 import pytest
 import trio
 from asking_world import KEYS, answer, asking, failure
@@ -15,6 +16,7 @@ from scripted_sockets import Script, Server, delta, events, pieces, serving, who
 from trio.testing import MockClock
 
 from embedkit.ask import Result, ask_one
+from embedkit.ask.chat_wire import Language
 from embedkit.ask.stream_wire import LARGEST_EVENT, ChatStream
 from embedkit.settings import ProviderSettings
 
@@ -105,7 +107,8 @@ async def test_comments_are_not_life(comment: bytes, autojump_clock: MockClock) 
 async def test_blank_lines_are_no_life_of_ollamas(autojump_clock: MockClock) -> None:
     chatter: list[bytes | float] = [part for _ in range(100) for part in (10.0, b"\n")]
     failed = failure(await asked("ollama", pieces(*lines("It", done=False), *chatter), stream_idle=60.0))
-    assert (failed.kind, failed.partial, failed.elapsed) == ("timeout", "It", pytest.approx(60.0))
+    assert (failed.kind, failed.partial) == ("timeout", "It")
+    assert failed.elapsed == pytest.approx(60.0)
 
 
 @pytest.mark.parametrize("kind", [*SSE_KINDS, "ollama"])
@@ -114,7 +117,8 @@ async def test_the_whole_limit_holds_for_a_stream_too(kind: str, autojump_clock:
     for part in stream_of(kind)(*["word "] * 100):
         endless += [part, 10.0]
     failed = failure(await asked(kind, pieces(*endless), timeout=95.0))
-    assert (failed.kind, failed.attempts, failed.elapsed) == ("timeout", 1, pytest.approx(95.0))
+    assert (failed.kind, failed.attempts) == ("timeout", 1)
+    assert failed.elapsed == pytest.approx(95.0)
     assert "providers.box.timeout" in failed.message
 
 
@@ -181,17 +185,19 @@ async def test_cancelling_closes_the_stream(kind: str, autojump_clock: MockClock
         assert not server.open
 
 
+@hypothesis.settings(max_examples=40)
 @given(st.data())
 def test_a_stream_is_the_same_however_it_is_cut(data: st.DataObject) -> None:
-    language = data.draw(st.sampled_from(("openai", "ollama")))
-    texts = data.draw(st.lists(st.text(max_size=20), max_size=5))
+    languages: tuple[Language, ...] = ("openai", "ollama")
+    language = data.draw(st.sampled_from(languages))
+    texts = data.draw(st.lists(st.text(max_size=10), max_size=3))
     parts = said(*texts) if language == "openai" else lines(*texts)
     if data.draw(st.booleans()):
         parts = [part.replace(b"\n", b"\r\n") for part in parts]
     stream = ChatStream(language)
     left = b": hello\n\n" * (language == "openai") + b"".join(parts)
     while left:
-        size = data.draw(st.integers(1, 30))
+        size = data.draw(st.integers(1, 60))
         stream.feed(left[:size])
         left = left[size:]
     assert (stream.text, stream.is_done, stream.broken, stream.fault) == ("".join(texts), True, None, None)

@@ -22,8 +22,8 @@ from embedkit.settings import ProviderSettings
 
 @pytest.fixture
 def autojump_clock() -> MockClock:
-    # Real sockets and threads: a moment's grace before the clock jumps.
-    return MockClock(autojump_threshold=0.05)
+    # Real sockets, and threads that read files: a moment's grace before the clock jumps.
+    return MockClock(autojump_threshold=0.2)
 
 
 @attrs.define(eq=False)
@@ -207,8 +207,10 @@ async def test_each_upload_has_a_limit_of_its_own(
     xai = Xai(waits={"files": 1000.0})
     async with grok(xai, environ=environ, **settings) as (_, ask):
         failed: Failure = failure(await ask(*two))
-    assert (failed.kind, failed.attempts, failed.elapsed) == ("timeout", 1, pytest.approx(seconds))
-    assert f"a.txt was not uploaded within {seconds:g} s" in failed.message
+    assert (failed.kind, failed.attempts) == ("timeout", 1)
+    assert failed.elapsed == pytest.approx(seconds)
+    rung = "GROK_UPLOAD_TIMEOUT_MS" if seconds == 7.0 else "ask.upload_timeout"
+    assert f"a.txt was not uploaded within {seconds:g} s ({rung})" in failed.message
 
 
 @pytest.mark.parametrize(
@@ -227,7 +229,8 @@ async def test_the_questions_limit_begins_after_the_uploads(two: tuple[Path, Pat
     xai = Xai(waits={"files": 100.0, "responses": 1000.0})
     async with grok(xai, timeout=30.0) as (_, ask):
         failed = failure(await ask(*two))
-        assert (failed.kind, failed.elapsed) == ("timeout", pytest.approx(230.0, abs=1.0))
+        assert failed.kind == "timeout"
+        assert failed.elapsed == pytest.approx(230.0, abs=1.0)
         assert "providers.grok.timeout" in failed.message
         assert not xai.files
 

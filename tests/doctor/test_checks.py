@@ -146,7 +146,7 @@ def test_the_extras_are_those_of_the_package() -> None:
 
 async def test_findings_stand_in_the_order_of_the_checks() -> None:
     async def slow(_: Subject) -> list[Finding]:
-        for _ in range(5):
+        for _step in range(5):
             await trio.lowlevel.checkpoint()
         return [Finding("slow", "warning", "w")]
 

@@ -86,7 +86,7 @@ async def test_what_keeps_to_no_limit_is_ended_by_the_outermost(
         await trio.sleep_forever()
         raise AssertionError
 
-    monkeypatch.setitem(TOOLS, "panel", Tool("panel", "", TOOLS["panel"].properties, (), for_ever))  # type: ignore[misc]
+    monkeypatch.setitem(TOOLS, "panel", Tool("panel", "", TOOLS["panel"].properties, (), for_ever))
     async with asking(tmp_path, timeout=100.0) as (client, _):
         result = await client.call_tool("panel", {})
         assert result.is_error
@@ -135,8 +135,8 @@ async def test_arguments_are_checked_and_nothing_is_asked(tmp_path: Path) -> Non
 async def test_a_client_that_asks_for_it_is_told_of_each_step(tmp_path: Path) -> None:
     heard: list[tuple[float, float | None, str | None]] = []
 
-    async def note(done: float, total: float | None, line: str | None) -> None:
-        heard.append((done, total, line))
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        heard.append((progress, total, message))
 
     approves = Behaviour(body=b'{"choices": [{"message": {"content": "VERDICT: APPROVE"}}]}')
     async with asking(tmp_path, Rule(always, approves)) as (client, _):
@@ -200,7 +200,7 @@ async def test_what_raises_is_named_by_its_class_alone(
     async def raises(call: Call, given: object) -> dict[str, Any]:
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setitem(TOOLS, "panel", Tool("panel", "", TOOLS["panel"].properties, (), raises))  # type: ignore[misc]
+    monkeypatch.setitem(TOOLS, "panel", Tool("panel", "", TOOLS["panel"].properties, (), raises))
     async with asking(tmp_path) as (client, _):
         result = await client.call_tool("panel", {})
     assert result.is_error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+from importlib.metadata import version
 from typing import Any
 
-import embedkit
 from embedkit.admission.snapshot import snapshot_of
 from embedkit.ask import panel
 from embedkit.doctor import Subject, examine
@@ -24,7 +24,7 @@ async def deployment(engine: Engine) -> dict[str, Any]:
     settings = engine.settings
     examined = await examine(Subject(settings, engine.environ))
     return {
-        "version": embedkit.__version__,
+        "version": version("trio-embedkit"),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "pid": os.getpid(),

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
 import trio
@@ -23,7 +24,6 @@ from mcp_types import (
 )
 from mcp_types import Tool as ToolOnTheWire
 
-import embedkit
 from embedkit.engine import Engine
 from embedkit.errors import EmbedkitError, UsageError
 from embedkit.settings import Limit
@@ -64,7 +64,7 @@ def make_server(engine: Engine) -> Server[dict[str, Any]]:
 
     return Server(
         "embedkit",
-        version=embedkit.__version__,
+        version=version("trio-embedkit"),
         instructions="Ask several models one question, have them judge a proposal, and search the knowledge base.",
         on_list_tools=list_tools,
         on_call_tool=call_tool,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import trio
 
 from embedkit.ask import Round, ask_all, ask_one, consensus, panel
+from embedkit.ask.health import learn_health
 from embedkit.ask.results import Result
 from embedkit.engine import Engine
 from embedkit.errors import UsageError
@@ -86,6 +86,7 @@ async def _ask_all(call: Call, given: Arguments) -> Document:
         done.append(result.alias)
         call.tell(len(done), None, f"{result.alias}: {getattr(result, 'kind', 'answer')}")
 
+    await learn_health(call.engine)
     replies = await ask_all(
         call.engine,
         given["question"],
@@ -107,6 +108,7 @@ async def _consensus(call: Call, given: Arguments) -> Document:
 
     own = Limit(settings.max_wall, "consensus.max_wall")
     asked = Limit(given["max_wall"], "the request's max_wall") if "max_wall" in given else own
+    await learn_health(call.engine)
     found = await consensus(
         call.engine,
         given["proposal"],
@@ -121,7 +123,7 @@ async def _consensus(call: Call, given: Arguments) -> Document:
 
 
 async def _panel(call: Call, given: Arguments) -> Document:
-    await trio.lowlevel.checkpoint()
+    await learn_health(call.engine)
     view = panel(call.engine, given.get("to"))
     asked = [{"alias": one.alias, "provider": one.provider, "model": one.model} for one in view.asked]
     return {"asked": asked, "omitted": list(view.omitted), "unavailable": dict(view.unavailable)}
