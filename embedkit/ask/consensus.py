@@ -49,7 +49,7 @@ class Round:
         blind: The arbiter's verdict before it saw the others'.
         arbiter: Its verdict in the end.
         verdicts: Each live peer's, by alias: a verdict, ``no-verdict``, or ``failed``.
-        critical: What peers call critical.
+        critical: What peers call critical, and then what the arbiter does.
         accepted: What of it the arbiter accepts.
         replies: The arbiter's result and the peers', in that order.
         adjudication: The arbiter's second result, where it was asked.
@@ -265,7 +265,7 @@ class _Run:
 
 
 def _first_half(number: int, own: Result, others: Sequence[Result], replies: tuple[Result, ...]) -> Round:
-    texts = [result.text for result in others if isinstance(result, Answer)]
+    texts = [result.text for result in (*others, own) if isinstance(result, Answer)]
     critical = tuple(issue for text in texts for issue in critical_issues(text))
     verdicts = {result.alias: _word(result) for result in others}
     blind = _word(own)
