@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import attrs
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 _OWN_LIMIT = 300.0
 _LOCAL = frozenset({"openai-compatible", "ollama"})
+
+
+@lru_cache(maxsize=64)
+def _own(model: str | None) -> ProviderSettings:
+    # Checking a section takes longer than all the rest of asking who answers at once.
+    return ProviderSettings(kind="own", model=model)
 
 
 class Roster:
@@ -56,7 +63,7 @@ class Roster:
     def _described(self, member: PanelMember) -> ProviderSettings:
         settings = self._engine.settings
         if member.alias in self._given and member.provider not in settings.provider_names:
-            return ProviderSettings(kind="own", model=member.model)
+            return _own(member.model)
         described = settings.provider(member.provider)
         if member.alias not in self._given and not described.traits.chats:
             raise UsageError(f'provider {member.provider} is of kind "{described.kind}", which cannot answer questions')
