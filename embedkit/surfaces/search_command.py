@@ -42,8 +42,13 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
     return DONE
 
 
-async def found_hits(given: argparse.Namespace, engine: Engine) -> list[Hit]:
+async def found_hits(given: argparse.Namespace, engine: Engine, deadline: float | None = None) -> list[Hit]:
     """What ``given``, in the command's own arguments, finds.
+
+    Args:
+        given: The arguments.
+        engine: Whose knowledge base.
+        deadline: Seconds from now for the embedding of the query.
 
     Raises:
         UsageError: No knowledge base, no such tenant or repository, or several tenants and none named.
@@ -63,6 +68,7 @@ async def found_hits(given: argparse.Namespace, engine: Engine) -> list[Hit]:
         min_score=given.min_score,
         like=given.like,
         metadata=dict(given.metadata),
+        deadline=deadline,
     )
 
 

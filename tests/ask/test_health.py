@@ -19,8 +19,8 @@ from embedkit.testing.engine_rules import Behaviour, always, status
 
 @pytest.fixture
 def autojump_clock() -> MockClock:
-    # Real sockets and threads: a moment's grace before the clock jumps.
-    return MockClock(autojump_threshold=0.05)
+    # Real sockets, and the store's threads: a moment's grace before the clock jumps.
+    return MockClock(autojump_threshold=0.3)
 
 
 def settings(folder: Path, described: ProviderSettings) -> Settings:

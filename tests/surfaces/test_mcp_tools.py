@@ -15,22 +15,36 @@ from mcp import Client, MCPError
 from mcp_world import document
 from trio.testing import MockClock
 
+from embedkit import Document
 from embedkit.engine import Engine, open_engine
 from embedkit.providers import local
 from embedkit.settings import Limit, PanelMember, ProviderSettings, Settings, StoreSettings
-from embedkit.settings.tables import AskSettings, ConsensusSettings, McpSettings, RepositorySettings, TenantSettings
+from embedkit.settings.tables import (
+    AskSettings,
+    ConsensusSettings,
+    EmbeddingSettings,
+    McpSettings,
+    RepositorySettings,
+    TenantSettings,
+)
 from embedkit.surfaces.mcp.limits import Limits
 from embedkit.surfaces.mcp.server import make_server
 from embedkit.surfaces.mcp.tools import TOOLS, Call, Tool
 from embedkit.sweep.sweep import open_sweep
 from embedkit.testing import Rule, open_scripted_engine
-from embedkit.testing.engine_rules import Behaviour, always, stall_after_headers
+from embedkit.testing.engine_rules import Behaviour, always, nth, stall_after_headers
 
 
 @pytest.fixture
 def autojump_clock() -> MockClock:
     # Real sockets: a moment's grace before the clock jumps.
     return MockClock(autojump_threshold=0.02)
+
+
+@pytest.fixture
+def patient_clock() -> MockClock:
+    # Threads too, which a busy machine lets wait.
+    return MockClock(autojump_threshold=0.5)
 
 
 @asynccontextmanager
@@ -168,6 +182,24 @@ async def test_what_is_stored_is_found_and_its_status_told(tmp_path: Path, monke
             status = document(await client.call_tool("sync_status", {}))
             assert status["access"] == {"ready": 1, "degraded": 0}
             assert status["repositories"][0]["last"]["outcome"] == "complete"
+
+
+async def test_a_search_has_its_limit_too(tmp_path: Path, patient_clock: MockClock) -> None:
+    async with open_scripted_engine(rules=[Rule(nth(2), stall_after_headers())]) as served:
+        settings = Settings(
+            providers={"box": ProviderSettings(kind="ollama", base_url=served.base_url, model="scripted")},
+            embedding=EmbeddingSettings(provider="box"),
+            store=StoreSettings(path=tmp_path / "kb.sqlite3"),
+            mcp=McpSettings(timeout=100.0),
+        )
+        async with open_engine(settings, environ={}) as engine:
+            await engine.index("acme", "docs", [Document("a.md", "lanes are fair")])
+            async with client_of(engine) as client:
+                began_at = trio.current_time()
+                result = await client.call_tool("search", {"query": "fair"})
+                assert result.is_error
+                assert "(mcp.timeout, less its margin: 95 s)" in document(result)["error"]["message"]
+                assert trio.current_time() - began_at == pytest.approx(95.0, abs=1.0)
 
 
 async def test_a_deployment_is_described_without_its_keys(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from embedkit.ask import Round, ask_all, ask_one, consensus, panel
 from embedkit.ask.health import learn_health
 from embedkit.ask.results import Result
 from embedkit.engine import Engine
-from embedkit.errors import UsageError
+from embedkit.errors import DeadlineExceeded, EmbedkitError, QueueWaitExceeded, UsageError
 from embedkit.settings import Limit
 from embedkit.surfaces import search_command, status_command
 from embedkit.surfaces.mcp.deployment import deployment
@@ -147,7 +147,11 @@ async def _search(call: Call, given: Arguments) -> Document:
         min_score=given.get("min_score"),
         metadata=list(given.get("metadata", {}).items()),
     )
-    hits = await search_command.found_hits(arguments, call.engine)
+    limit = call.limits.within()
+    try:
+        hits = await search_command.found_hits(arguments, call.engine, limit.seconds)
+    except (DeadlineExceeded, QueueWaitExceeded) as error:
+        raise EmbedkitError(f"{error} ({limit.rung}: {limit.seconds:g} s)", code=error.code) from error
     return {"query": query or "", "mode": mode, "hits": [search_command.hit_as_json(hit) for hit in hits]}
 
 
