@@ -18,6 +18,7 @@ SCRIPTS = (
     "chunks",
     "quality",
     "cold_sync",
+    "ask",
 )
 
 

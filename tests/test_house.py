@@ -28,6 +28,7 @@ FLOORS = (
     ("engine",),
     ("sweep",),
     ("ask",),
+    ("doctor",),
     ("surfaces",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -222,6 +222,7 @@ class Engine:
         min_score: float | None = None,
         like: tuple[str, int] | None = None,
         metadata: Mapping[str, object] | None = None,
+        deadline: float | None = None,
     ) -> list[Hit]:
         """The ``k`` chunks of ``tenant`` nearest to ``query``, best first. The same chunk in several places is one hit.
 
@@ -236,11 +237,13 @@ class Engine:
             min_score: Only hits with at least this cosine; in mode ``text``, this BM25.
             like: Path and line of a stored chunk: its neighbours are looked for, by its vector, and nobody is asked.
             metadata: Only in documents whose metadata has all of these values.
+            deadline: Seconds from now for the embedding of the query: its queue, attempts and waits between them.
 
         Raises:
             UsageError: A language that is not known, or nothing stands at ``like``.
             SpaceMismatch: The store's vectors are of another space than the provider's.
             ProviderError: The query could not be embedded.
+            AdmissionError: The lane's: the deadline passed, closed.
             StoreError: The store cannot be read.
 
         Cancellation:
@@ -257,7 +260,7 @@ class Engine:
         elif mode != "text":
             await self.check_space()
             owner = tenants[0] if len(tenants) == 1 else None
-            bought = await self.embed([query], priority="interactive", tenant=owner, purpose="query")
+            bought = await self.embed([query], priority="interactive", tenant=owner, purpose="query", deadline=deadline)
             vector = _unit(bought.vectors[0])
         return await store.search(
             Query(

@@ -18,11 +18,12 @@ from __future__ import annotations
 import logging
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import httpcore
 import httpx
@@ -31,7 +32,7 @@ import trio
 from embedkit.errors import ResponseInvalid, TransportClosed, UsageError
 from embedkit.providers.connection_failures import Phase, failure_of_connection
 from embedkit.providers.encodings import EncodingRefused, decoded
-from embedkit.providers.exchange import Exchange, Method, Reply
+from embedkit.providers.exchange import Method, Reply
 from embedkit.providers.sockets import Sockets, SpeaksTls
 
 MAX_RESPONSE_BYTES = 256 * 2**20
@@ -47,6 +48,7 @@ def _is_not_ours(record: logging.LogRecord) -> bool:
 for _name in ("httpcore.http11", "httpcore.connection", "httpcore.proxy"):
     logging.getLogger(_name).addFilter(_is_not_ours)
 
+Deletion = Literal["DELETE"]
 _FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError)
 _REFUSAL_READ = 1 << 16
 # Letters, digits, hyphens and underscores, 63 at most between two dots, 253 in all: what the DNS can hold.
@@ -119,12 +121,15 @@ class HttpEndpoint:
         """Whether it is spoken to over TLS."""
         return self._base.scheme == "https"
 
-    def request(self, method: Method, path: str, body: bytes | None) -> httpcore.Request:
+    def request(
+        self, method: Method | Deletion, path: str, body: bytes | None, content_type: str = "application/json"
+    ) -> httpcore.Request:
         """The request for ``path`` below the base address."""
         url, headers = self._url(path), self._headers
         if body is None:
             return httpcore.Request(method, url, headers=headers)
-        headers = [*headers, (b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))]
+        of_body = [(b"Content-Type", content_type.encode("ascii")), (b"Content-Length", b"%d" % len(body))]
+        headers = [*headers, *of_body]
         return httpcore.Request(method, url, headers=headers, content=_Body(body))
 
     def new_connection(self) -> httpcore.AsyncConnectionInterface:
@@ -227,15 +232,30 @@ class HttpExchange:
         self.peer = endpoint.peer
 
     async def send(
-        self, method: Method, path: str, body: bytes | None = None, *, max_bytes: int | None = None
+        self,
+        method: Method | Deletion,
+        path: str,
+        body: bytes | None = None,
+        *,
+        max_bytes: int | None = None,
+        content_type: str = "application/json",
+        on_part: Callable[[bytes], object] | None = None,
     ) -> Reply:
         """See ``Exchange.send``.
+
+        Args:
+            method: The verb.
+            path: Appended to the base address.
+            body: In one piece, or nothing.
+            max_bytes: The largest body of a good reply that is read.
+            content_type: What the body is.
+            on_part: Called with each part of a good reply's body as it arrives, undecoded. It must not raise.
 
         Cancellation:
             The connection is closed before Cancelled leaves; nothing is known of what the engine goes on
             doing.
         """
-        request = self._endpoint.request(method, path, body)
+        request = self._endpoint.request(method, path, body, content_type)
         if self._connection is not None and self._connection.has_expired():
             await self.aclose()
         if self._connection is None:
@@ -245,7 +265,7 @@ class HttpExchange:
         self._status = None
         try:
             reply = await self._roundtrip(
-                self._connection, request, most if max_bytes is None else min(max_bytes, most)
+                self._connection, request, most if max_bytes is None else min(max_bytes, most), on_part
             )
         except _FAILURES as error:
             await self.aclose()
@@ -278,13 +298,18 @@ class HttpExchange:
                 await connection.aclose()
 
     async def _roundtrip(
-        self, connection: httpcore.AsyncConnectionInterface, request: httpcore.Request, limit: int
+        self,
+        connection: httpcore.AsyncConnectionInterface,
+        request: httpcore.Request,
+        limit: int,
+        on_part: Callable[[bytes], object] | None,
     ) -> Reply:
         response = await connection.handle_async_request(request)
         self._status = response.status
         is_good = 200 <= response.status < 300
         # What a refusal has to say is at its beginning; its status and headers count, however much follows.
-        body, is_whole = await self._read(connection, response, limit if is_good else min(limit, _REFUSAL_READ))
+        most = limit if is_good else min(limit, _REFUSAL_READ)
+        body, is_whole = await self._read(connection, response, most, on_part if is_good else None)
         if is_good and not is_whole:
             raise self._too_large(response.status, limit)
         stream = response.extensions["network_stream"]
@@ -305,7 +330,11 @@ class HttpExchange:
         return Reply(response.status, headers, body)
 
     async def _read(
-        self, connection: httpcore.AsyncConnectionInterface, response: httpcore.Response, limit: int
+        self,
+        connection: httpcore.AsyncConnectionInterface,
+        response: httpcore.Response,
+        limit: int,
+        on_part: Callable[[bytes], object] | None,
     ) -> tuple[bytes, bool]:
         """The body up to ``limit`` bytes, and whether that is all of it. If not, the connection is closed."""
         parts: list[bytes] = []
@@ -316,6 +345,8 @@ class HttpExchange:
             async for part in stream:
                 if size <= limit:
                     parts.append(part)
+                    if on_part is not None:
+                        on_part(part)
                 size += len(part)
                 if size > limit:
                     # Leaving the loop would leave async generators to the garbage collector. With the socket closed
@@ -335,7 +366,7 @@ class HttpExchange:
 
 
 @asynccontextmanager
-async def open_exchange(endpoint: HttpEndpoint) -> AsyncGenerator[Exchange]:
+async def open_exchange(endpoint: HttpEndpoint) -> AsyncGenerator[HttpExchange]:
     """One slot's connection to ``endpoint``, opened by its first request and closed with the block.
 
     Cancellation:

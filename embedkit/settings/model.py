@@ -22,6 +22,7 @@ from embedkit.settings.tables import (
     ConsensusSettings,
     EmbeddingSettings,
     EngineSettings,
+    McpSettings,
     ModelSettings,
     ProbeSettings,
     ProviderDefaults,
@@ -114,6 +115,7 @@ class Settings:
     consensus: ConsensusSettings = attrs.field(
         factory=ConsensusSettings, validator=instances, metadata=tables(ConsensusSettings)
     )
+    mcp: McpSettings = attrs.field(factory=McpSettings, validator=instances, metadata=tables(McpSettings))
     file: Path | None = attrs.field(default=None, eq=False)
     origins: Mapping[str, str] | None = attrs.field(default=None, eq=False, repr=False)
 
@@ -202,8 +204,8 @@ class Settings:
         """Characters below which an answer of provider ``name`` is suspected; see ``environment.shortest_answer``."""
         return shortest_answer(self, name, environ)
 
-    def upload_timeout(self, environ: Mapping[str, str]) -> float | None:
-        """Seconds that one upload may take, ``None`` for no bound; see ``environment.upload_limit``."""
+    def upload_timeout(self, environ: Mapping[str, str]) -> Limit | None:
+        """What one upload may take, ``None`` for no bound; see ``environment.upload_limit``."""
         return upload_limit(self, environ)
 
     def overridden(self, *, provider: str | None = None, store: Path | None = None) -> Settings:

@@ -103,6 +103,9 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     ask.add_argument("question", nargs="?", metavar="QUESTION", help="the prompt (default: standard input)")
     _add_whom(ask)
     ask.add_argument("--deadline", type=_seconds, metavar="SECONDS", help="for everything: queue, attempts and waits")
+    ask.add_argument(
+        "--file", action="append", default=[], type=Path, metavar="PATH", help="sent along, by kind grok; repeatable"
+    )
     consensus = command("consensus", "have a panel judge a proposal until all approve")
     consensus.add_argument("proposal", nargs="?", metavar="PROPOSAL", help="what is judged (default: standard input)")
     _add_whom(consensus)
@@ -112,6 +115,8 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     _add_to(panel)
     analyze = command("analyze", "what a debug.jsonl says of each model")
     analyze.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the log (default: ask.log)")
+    command("doctor", "whether everything is there that the settings need; nothing is sent")
+    _add_mcp(command("mcp", "serve ask, consensus, search and more to an MCP client, on standard input and output"))
     settings = command("settings", "what is in force, and where each value came from")
     settings.add_argument("--schema", action="store_true", help="print the settings' JSON schema")
     return parser
@@ -162,6 +167,18 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.set_defaults(
         paths=[], all=False, include=[], exclude=[], allow_empty=False, retry_fenced=False, list_skipped=False
     )
+
+
+def _add_mcp(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--http", action="store_true", help="serve over HTTP instead, on a loopback address")
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="with --http (default: 127.0.0.1)")
+    parser.add_argument("--port", type=_port, default=8722, metavar="N", help="with --http (default: 8722; 0: any)")
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; write a number up to 65535")
+    return int(text)
 
 
 def _place(text: str) -> tuple[str, int]:

@@ -7,41 +7,31 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import trio
 
 from embedkit.errors import EmbedkitError
 from embedkit.settings import Settings, load_settings
-from embedkit.surfaces import (
-    add_command,
-    ask_command,
-    drain_command,
-    forget_command,
-    probe_command,
-    run_command,
-    search_command,
-    settings_command,
-    status_command,
-    sync_command,
-    watch_command,
-)
 from embedkit.surfaces.arguments import make_parser
 from embedkit.surfaces.exits import DONE, INTERRUPTED, drop_output, exit_code_of, print_text, show_error
 
+# Each is imported when it is run: what one command needs, the others need not wait for.
 _COMMANDS = {
-    "sync": sync_command.run,
-    "probe": probe_command.run,
-    "search": search_command.run,
-    "status": status_command.run,
-    "watch": watch_command.run,
-    "run": run_command.run,
-    "drain": drain_command.run,
-    "add": add_command.run,
-    "forget": forget_command.run,
-    "ask": ask_command.run_ask,
-    "consensus": ask_command.run_consensus,
-    "panel": ask_command.run_panel,
-    "analyze": ask_command.run_analyze,
+    "sync": "sync_command.run",
+    "probe": "probe_command.run",
+    "search": "search_command.run",
+    "status": "status_command.run",
+    "watch": "watch_command.run",
+    "run": "run_command.run",
+    "drain": "drain_command.run",
+    "add": "add_command.run",
+    "forget": "forget_command.run",
+    "ask": "ask_command.run_ask",
+    "consensus": "ask_command.run_consensus",
+    "panel": "ask_command.run_panel",
+    "analyze": "ask_command.run_analyze",
+    "mcp": "mcp_command.run",
 }
 
 
@@ -52,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream=sys.stderr, level=logging.INFO if given.verbose else logging.WARNING, format="%(message)s"
     )
     try:
-        return _run(given, _settings(given))
+        return _run(given)
     except BaseException as raised:
         code = _told(_innermost(raised), as_json=given.json)
         if code is None:
@@ -93,13 +83,23 @@ def _settings(given: argparse.Namespace) -> Settings:
     return load_settings(given.config).overridden(provider=given.provider, store=given.store)
 
 
-def _run(given: argparse.Namespace, settings: Settings) -> int:
+def _run(given: argparse.Namespace) -> int:
+    if given.command == "doctor":
+        # It says itself what is wrong with the settings, and goes on.
+        from embedkit.surfaces import doctor_command
+
+        return trio.run(doctor_command.run, given)
+    settings = _settings(given)
     if given.command == "settings":
         return _show_settings(given, settings)
-    return trio.run(_COMMANDS[given.command], given, settings)
+    module, _, function = _COMMANDS[given.command].partition(".")
+    code: int = trio.run(getattr(import_module(f"embedkit.surfaces.{module}"), function), given, settings)
+    return code
 
 
 def _show_settings(given: argparse.Namespace, settings: Settings) -> int:
+    from embedkit.surfaces import settings_command
+
     if given.schema:
         text = settings_command.render_schema()
     else:

@@ -32,17 +32,30 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
         raise UsageError("search for what? Give a QUERY, or the place of a chunk: --like PATH:LINE")
     hits: list[Hit] | None = None
     async with interruptible() as interrupt, open_engine(settings, show_words=words_shown(given)) as engine:
-        hits = await _search(given, engine)
+        hits = await found_hits(given, engine)
     if interrupt.came or hits is None:
         return INTERRUPTED
     if given.json:
-        print_json({"query": given.query or "", "mode": given.mode, "hits": [_as_json(hit) for hit in hits]})
+        print_json({"query": given.query or "", "mode": given.mode, "hits": [hit_as_json(hit) for hit in hits]})
     else:
         print_text(_text(hits))
     return DONE
 
 
-async def _search(given: argparse.Namespace, engine: Engine) -> list[Hit]:
+async def found_hits(given: argparse.Namespace, engine: Engine, deadline: float | None = None) -> list[Hit]:
+    """What ``given``, in the command's own arguments, finds.
+
+    Args:
+        given: The arguments.
+        engine: Whose knowledge base.
+        deadline: Seconds from now for the embedding of the query.
+
+    Raises:
+        UsageError: No knowledge base, no such tenant or repository, or several tenants and none named.
+
+    Cancellation:
+        Nothing was changed.
+    """
     await engine.knowledge(create=False, may_be_read_only=True)
     return await engine.search(
         given.query or "",
@@ -55,6 +68,7 @@ async def _search(given: argparse.Namespace, engine: Engine) -> list[Hit]:
         min_score=given.min_score,
         like=given.like,
         metadata=dict(given.metadata),
+        deadline=deadline,
     )
 
 
@@ -85,7 +99,8 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _as_json(hit: Hit) -> dict[str, object]:
+def hit_as_json(hit: Hit) -> dict[str, object]:
+    """One of the command's ``hits``."""
     return {
         "score": hit.score,
         "tenant": hit.tenant,
