@@ -302,8 +302,8 @@ def figures() -> Iterator[Figure]:
         yield Figure(f"{name} in a lane, 1,000 to 100,000 queued", 2.0, found, "at most")
     for name, found in growth(1, 1_000_000, (1, 1_000)).items():
         yield Figure(f"{name} in the order, one tenant, 1,000 to 1,000,000 tickets", 2.0, found, "at most")
-    for name, found in growth(100_000, 10, (100, 10)).items():
-        yield Figure(f"{name} in the order, ten tickets a tenant, 100 to 100,000 tenants", 2.0, found, "at most")
+    for name, found in growth(100_000, 10, (1_000, 10)).items():
+        yield Figure(f"{name} in the order, ten tickets a tenant, 1,000 to 100,000 tenants", 2.0, found, "at most")
     yield Figure("memory of a queued ticket / of a task parked on a limiter", 1.3, memory_ratio(), "at most")
     trip = ratio(partial(_trip_queued, 10_000), partial(_cancel_parked, 10_000), 5)
     yield Figure("a trip with 10,000 queued / cancelling 10,000 parked tasks", 2.0, trip, "at most")

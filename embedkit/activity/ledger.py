@@ -134,27 +134,20 @@ class Ledger:
             tally = None
         if tally is None:
             tally = self._tally(service, stage, role, provider, model, priority, disposition)
-        group = tally.group
+        wall = self._wall_clock()
         row = TicketRow(
             next(self._ids),
             lane if type(lane) is str else name(lane),
-            group.service,
-            group.stage,
-            group.role,
-            group.provider,
-            group.model,
-            group.priority,
+            tally,
             tenant if tenant is None or type(tenant) is str else name(tenant),
             run if run is None or type(run) is str else name(run),
             weight,
             inputs,
-            group.disposition,
             now,
-            self._wall_clock(),
-            tally,
+            wall,
         )
         tally.queued += 1
-        tally.last_seen = row.opened_wall
+        tally.last_seen = wall
         self._open[row.id] = row
         if self._listeners:
             try:
@@ -252,7 +245,7 @@ class Ledger:
         else:
             tally.queued -= 1
         tally.settle(outcome, clocks, dispatched)
-        tally.last_seen = row.wall(now)
+        tally.last_seen = row.opened_wall + (now - row.enqueued_at)
         self._settled.append(row)
         self._settlements += 1
         if self._listeners:

@@ -145,17 +145,10 @@ class TicketRow:
     Attributes:
         id: Unique within one ledger, ascending.
         lane: The lane's name.
-        service: The part of the program that made the request.
-        stage: One of ``STAGES``.
-        role: What the model is used for.
-        provider: The provider's kind or name.
-        model: The model's id.
-        priority: The class: one of ``CLASSES``.
         tenant: The tenant that the work belongs to, or ``None``.
         run: The id of the run that the work belongs to, or ``None``.
         weight: In the lane's units.
         inputs: The number of texts.
-        disposition: ``queued``, or ``not-applicable`` if the call does not pass through a lane.
         enqueued_at: Instant of the offer, read before admission, so that a wait of zero is a measured zero.
         opened_wall: The same moment on the wall clock, in seconds since the epoch.
         dispatched_at: Instant, or ``None``.
@@ -171,21 +164,14 @@ class TicketRow:
 
     id: int
     lane: str
-    service: str
-    stage: str
-    role: str
-    provider: str
-    model: str
-    priority: str
+    # Where the ledger counts this row, with what all rows of its group have in common. Only the ledger uses it.
+    tally: Tally = attrs.field(repr=False)
     tenant: str | None
     run: str | None
     weight: int
     inputs: int
-    disposition: str
     enqueued_at: float
     opened_wall: float
-    # Where the ledger counts this row. Only the ledger uses it.
-    tally: Tally = attrs.field(repr=False)
     attempts: list[AttemptRow] = attrs.field(factory=list)
     dispatched_at: float | None = None
     settled_at: float | None = None
@@ -195,6 +181,41 @@ class TicketRow:
     code: str | None = None
     attribution: str | None = None
     detached: bool = False
+
+    @property
+    def service(self) -> str:
+        """The part of the program that made the request."""
+        return self.tally.group.service
+
+    @property
+    def stage(self) -> str:
+        """One of ``STAGES``."""
+        return self.tally.group.stage
+
+    @property
+    def role(self) -> str:
+        """What the model is used for."""
+        return self.tally.group.role
+
+    @property
+    def provider(self) -> str:
+        """The provider's kind or name."""
+        return self.tally.group.provider
+
+    @property
+    def model(self) -> str:
+        """The model's id."""
+        return self.tally.group.model
+
+    @property
+    def priority(self) -> str:
+        """The class: one of ``CLASSES``."""
+        return self.tally.group.priority
+
+    @property
+    def disposition(self) -> str:
+        """``queued``, or ``not-applicable`` if the call does not pass through a lane."""
+        return self.tally.group.disposition
 
     def wall(self, instant: float) -> float:
         """``instant`` on the wall clock, in seconds since the epoch."""

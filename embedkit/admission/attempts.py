@@ -13,7 +13,7 @@ import trio
 
 from embedkit.admission.hold import Hold
 from embedkit.admission.passage import Passage
-from embedkit.admission.policy import Retry, ask
+from embedkit.admission.policy import Retry, ask, ask_limit
 from embedkit.admission.slot import Result
 from embedkit.errors import ProviderError, ProviderTimeout
 
@@ -37,12 +37,16 @@ async def make_attempts(
     Cancellation:
         The attempt in progress was cut off; the ledger's row of it says so.
     """
-    slot = passage.slot
+    ticket, slot = passage.ticket, passage.slot
     assert slot is not None
     while not passage.is_aborted:
         # A first attempt begins in the step of its dispatch.
-        started = clock.current_time() if passage.ticket.attempts else passage.dispatched_at
-        limit = _limit(passage, retry)
+        started = clock.current_time() if ticket.attempts else passage.dispatched_at
+        # The ticket's limit, or the policy's where that is shorter.
+        limit = math.inf if ticket.timeout is None else ticket.timeout
+        of_policy = ask_limit(retry, ticket.priority, has_deadline=ticket.deadline_at != math.inf)
+        if of_policy and of_policy < limit:
+            limit = of_policy
         passage.begin_attempt(started)
         result: Result | None = None
         try:
@@ -67,14 +71,6 @@ async def make_attempts(
         if delay is None or not await _sleep(passage, trio.current_time() + delay, hold):
             return result
     return None
-
-
-def _limit(passage: Passage, retry: Retry) -> float:
-    """Seconds that an attempt may take: the ticket's limit, or the policy's where that is shorter."""
-    ticket = passage.ticket
-    own = math.inf if ticket.timeout is None else ticket.timeout
-    of_policy = ask(retry, "attempt_limit", ticket.priority, has_deadline=ticket.deadline_at != math.inf)
-    return own if not of_policy or own <= of_policy else of_policy
 
 
 def _timeout(passage: Passage, limit: float) -> ProviderTimeout:

@@ -96,17 +96,28 @@ class FairShare(Generic[F]):
             self.sole = self.least() if self.waiting else None
             self._heap.clear()
 
+    # The next two are called twice for every call through a lane, and so written out, the one line that they share too.
+
     def begin(self, flow: F, cost: float) -> None:
         """A service of ``flow`` begins, and is expected to cost so much."""
         flow.out += 1
-        if flow.account > self.virtual_time:
-            self.virtual_time = flow.account
-        self._charge(flow, cost)
+        account = flow.account
+        if account > self.virtual_time:
+            self.virtual_time = account
+        flow.account = account = account + cost / flow.share
+        if account > self.horizon:
+            self.horizon = account
+        if self._heap and flow.is_waiting:
+            self._move(flow)
 
     def correct(self, flow: F, by: float) -> None:
         """A service of ``flow`` has ended, and cost ``by`` more than it was charged for."""
         flow.out -= 1
-        self._charge(flow, by)
+        flow.account = account = flow.account + by / flow.share
+        if account > self.horizon:
+            self.horizon = account
+        if self._heap and flow.is_waiting:
+            self._move(flow)
 
     def least(self) -> F | None:
         """Of the flows that wait, the one with the least account; ``None`` if none does."""
@@ -127,13 +138,6 @@ class FairShare(Generic[F]):
     def may_forget(self, flow: F) -> bool:
         """Whether its account says nothing any more: it would be raised past it, should it come back."""
         return not flow.is_waiting and not flow.out and flow.account <= self.virtual_time
-
-    def _charge(self, flow: F, cost: float) -> None:
-        account = flow.account = flow.account + cost / flow.share
-        if account > self.horizon:
-            self.horizon = account
-        if self._heap and flow.is_waiting:
-            self._move(flow)
 
     def _move(self, flow: F) -> None:
         """Put ``flow`` where its account belongs, behind those with the same."""

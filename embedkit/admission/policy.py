@@ -65,13 +65,27 @@ def ask(policy: Retry, question: str, *args: object, **kwargs: object) -> float 
     A hint that lies a moment back (-0.2 s) is 0: no reason to stay away. Infinity is no time to wait for.
     """
     try:
-        seconds = getattr(policy, question)(*args, **kwargs)
-        if seconds is None:
-            return None
-        if isinstance(seconds, int | float) and not isinstance(seconds, bool) and math.isfinite(seconds):
-            return max(float(seconds), 0.0)
-        kind = type(seconds).__name__
-        logger.warning("the retry policy's %s is no number of seconds (%s); none is taken", question, kind)
+        return _seconds(question, getattr(policy, question)(*args, **kwargs))
     except Exception as error:
         logger.warning("the retry policy's %s raised %s; none is taken", question, type(error).__name__)
+    return None
+
+
+def ask_limit(policy: Retry, priority: str, *, has_deadline: bool) -> float | None:
+    """``ask(policy, "attempt_limit", ...)``, which every call asks, and nearly always to be told that there is none."""
+    try:
+        limit = policy.attempt_limit(priority, has_deadline=has_deadline)
+        return None if limit is None else _seconds("attempt_limit", limit)
+    except Exception as error:
+        logger.warning("the retry policy's attempt_limit raised %s; none is taken", type(error).__name__)
+    return None
+
+
+def _seconds(question: str, answer: object) -> float | None:
+    if answer is None:
+        return None
+    if isinstance(answer, int | float) and not isinstance(answer, bool) and math.isfinite(answer):
+        return max(float(answer), 0.0)
+    kind = type(answer).__name__
+    logger.warning("the retry policy's %s is no number of seconds (%s); none is taken", question, kind)
     return None

@@ -227,8 +227,21 @@ class Slots(Generic[C]):
         self._connected.add(slot)
         try:
             with slot:
-                while (passage := await self._next(slot)) is not None:
-                    await self._serve(passage, connection)
+                # Written out as far as it is the same for every call: each coroutine in between costs as much as a
+                # take, and is passed by every step of the call.
+                while True:
+                    now = self._clock.current_time()
+                    passage = None if now < self._hold.until else self._take(slot, now)
+                    if passage is None and (passage := await self._next(slot)) is None:
+                        break
+                    try:
+                        self.rouse()  # another one may fit, too
+                        result = await make_attempts(passage, connection, self._retry, self._hold, self._clock)
+                    except BaseException:
+                        # The engine's own end (Cancelled), or an interrupt: what it computes is not known any more.
+                        self._cut_off(passage)
+                        raise
+                    self._settle(passage, result)
         finally:
             self._connected.discard(slot)
             await self._connecting.close(manager)
@@ -298,17 +311,6 @@ class Slots(Generic[C]):
         """An order of somebody's own raised: the lane cannot say any more who is next, and ends."""
         logger.error("lane %s: its order raised %s; the lane ends", self.name, type(error).__name__, exc_info=error)
         self.close(error)
-
-    async def _serve(self, passage: Passage, connection: C) -> None:
-        """Make the call and settle. Ends with the settlement: the next take follows at once."""
-        try:
-            self.rouse()  # another one may fit, too
-            result = await make_attempts(passage, connection, self._retry, self._hold, self._clock)
-        except BaseException:
-            # The engine's own end (Cancelled), or an interrupt: what the engine computes is not known any more.
-            self._cut_off(passage)
-            raise
-        self._settle(passage, result)
 
     def _settle(self, passage: Passage, result: Result | None) -> None:
         """The settlement, of every kind of lane: record it, answer the caller, tell the notifier. One step.

@@ -98,7 +98,7 @@ def check(ticket: Ticket) -> None:
             and ticket.weight > 0
             and (ticket.tenant is None or isinstance(ticket.tenant, str))  # type: ignore[redundant-expr]
             and (ticket.timeout is None or ticket.timeout > 0)
-            and not math.isnan(ticket.deadline_at)
+            and ticket.deadline_at <= math.inf  # which NaN is not
         )
     except TypeError:
         is_fine = False

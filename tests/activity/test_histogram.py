@@ -56,4 +56,18 @@ def test_no_number_breaks_it(odd: float) -> None:
 
 def test_many_durations_take_bounded_room() -> None:
     histogram = filled([1.001**exponent for exponent in range(-14_000, 14_000)])
-    assert len(histogram._buckets) < 700
+    assert histogram.count == 28_000
+    assert len(histogram._fresh) == 0
+    assert len(histogram._buckets) == len(Histogram()._buckets) < 1_000
+
+
+def test_what_was_sorted_in_and_what_is_fresh_are_one() -> None:
+    """Durations are put into their buckets a few hundred at a time: nobody who asks in between may see it."""
+    histogram = Histogram()
+    for number in range(1, 1_001):
+        histogram.add(float(number))
+        if number % 77 == 0:
+            assert histogram.count == number
+            assert histogram.longest == number
+            assert histogram.quantile(0.5) == pytest.approx(number / 2, rel=1 / 31)
+    assert histogram.mean == pytest.approx(500.5)
