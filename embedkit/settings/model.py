@@ -208,8 +208,15 @@ class Settings:
         """What one upload may take, ``None`` for no bound; see ``environment.upload_limit``."""
         return upload_limit(self, environ)
 
-    def overridden(self, *, provider: str | None = None, store: Path | None = None) -> Settings:
+    def overridden(
+        self, *, provider: str | None = None, store: Path | None = None, store_origin: str = "--store"
+    ) -> Settings:
         """These settings with what ``--provider`` and ``--store`` say.
+
+        Args:
+            provider: The provider that embeds.
+            store: The knowledge base.
+            store_origin: Where ``store`` was said.
 
         Raises:
             UsageError: No such provider, or one that cannot embed.
@@ -223,7 +230,7 @@ class Settings:
             )
         if store is not None:
             kept = attrs.evolve(self.store, path=store)
-            changed = attrs.evolve(changed, store=kept, origins=changed._origins("store.path", "--store"))
+            changed = attrs.evolve(changed, store=kept, origins=changed._origins("store.path", store_origin))
         return changed
 
     def _origins(self, key: str, origin: str) -> Mapping[str, str] | None:

@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from embedkit.errors import UsageError
 from embedkit.surfaces.exits import USAGE, show_error
@@ -16,6 +16,10 @@ class _Parser(argparse.ArgumentParser):
     """Says one line, in JSON where the caller asked for JSON."""
 
     as_json = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        # An abbreviation that is unambiguous today is another option's tomorrow.
+        super().__init__(*args, **{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         mend = f"see `{self.prog} --help`"
@@ -42,7 +46,8 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         description="Embedding work on scarce engines: sync repositories, search them.",
     )
     _add_common(parser)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=parser_class)
+    parser.add_argument("--version", action="store_true", help="which embedkit this is")
+    commands = parser.add_subparsers(dest="command", required=False, metavar="COMMAND", parser_class=parser_class)
 
     def command(name: str, description: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, parents=[common], help=description, description=description)
@@ -59,7 +64,7 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     sync.add_argument("--list-skipped", action="store_true", help="name every file that is left out, with the reason")
 
     search = command("search", "find the nearest chunks")
-    search.add_argument("query", metavar="QUERY", nargs="?", help="words or code")
+    search.add_argument("query", metavar="QUERY", nargs="*", help="words or code")
     search.add_argument("--like", metavar="PATH:LINE", type=_place, help="neighbours of the chunk that stands there")
     search.add_argument("-k", type=_positive, default=10, metavar="N", help="how many (default: 10)")
     whose = search.add_mutually_exclusive_group()
@@ -79,6 +84,9 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         default=[],
         help="only in documents whose metadata has it; VALUE is JSON, or else text",
     )
+    search.add_argument("--context", metavar="N", type=_count, default=0, help="show N lines around each, of its chunk")
+    search.add_argument("-l", "--files", action="store_true", help="only the paths, best first, each once")
+    search.add_argument("--schema", action="store_true", help="print the JSON schema of what --json prints")
     search.add_argument("--mode", choices=("hybrid", "vector", "text"), default="hybrid")
 
     command("status", "what is stored, what is outstanding and why, what happened")
@@ -227,6 +235,12 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
     return seconds
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
 
 
 def _positive(text: str) -> int:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 import trio
 
 from embedkit.errors import EmbedkitError
 from embedkit.settings import Settings, load_settings
 from embedkit.surfaces.arguments import make_parser
-from embedkit.surfaces.exits import DONE, INTERRUPTED, drop_output, exit_code_of, print_text, show_error
+from embedkit.surfaces.exits import DONE, INTERRUPTED, drop_output, exit_code_of, print_json, print_text, show_error
 
 # Each is imported when it is run: what one command needs, the others need not wait for.
 _COMMANDS = {
@@ -37,7 +39,10 @@ _COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; see ``exits``."""
-    given = make_parser(as_json="--json" in (sys.argv[1:] if arguments is None else arguments)).parse_args(arguments)
+    parser = make_parser(as_json="--json" in (sys.argv[1:] if arguments is None else arguments))
+    given = parser.parse_args(arguments)
+    if given.command is None:
+        return _introduce(parser, given)
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO if given.verbose else logging.WARNING, format="%(message)s"
     )
@@ -50,6 +55,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _introduce(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
+    """Without a command: which embedkit this is, or what there is."""
+    from embedkit import __version__  # it is the package's, above every room
+
+    if not given.version:
+        print_text(parser.format_help())
+    elif given.json:
+        print_json({"version": __version__})
+    else:
+        print_text(f"embedkit {__version__}\n")
+    return DONE
 
 
 def _told(error: BaseException, *, as_json: bool) -> int | None:
@@ -80,7 +98,12 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _settings(given: argparse.Namespace) -> Settings:
-    return load_settings(given.config).overridden(provider=given.provider, store=given.store)
+    # A blank variable says nothing, as everywhere.
+    config = given.config if given.config is not None else os.environ.get("EMBEDKIT_CONFIG", "").strip() or None
+    store, origin = given.store, "--store"
+    if store is None and (named := os.environ.get("EMBEDKIT_STORE", "").strip()):
+        store, origin = Path(named), "EMBEDKIT_STORE"
+    return load_settings(config).overridden(provider=given.provider, store=store, store_origin=origin)
 
 
 def _run(given: argparse.Namespace) -> int:

@@ -60,6 +60,8 @@ class Status:
         """As ``status --json`` prints it."""
         return {
             "at": self.at,
+            "store": str(self.settings.store.path),
+            "settings": None if self.settings.file is None else str(self.settings.file),
             "age": max(time.time() - self.at, 0.0),
             "lanes": self.lanes(),
             "probe": None if self.probe is None else self.probe.as_json(),

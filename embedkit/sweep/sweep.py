@@ -24,6 +24,8 @@ from embedkit.knowledge.indexing.claims import Claims
 from embedkit.knowledge.storing.retrying import retry_locked
 from embedkit.probing.rules import engine_key
 from embedkit.settings import RepositorySettings, TenantSettings
+from embedkit.sweep import again as turns
+from embedkit.sweep.again import Again
 from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip, status_of
 from embedkit.sweep.places import Places
 from embedkit.sweep.progress import OnProgress, Progress
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from embedkit.knowledge.sources.git_helpers import GitHelpers
     from embedkit.knowledge.storing.protocol import Store
     from embedkit.knowledge.storing.repositories import RepositoryRecord
+    from embedkit.probing.rules import Verdict
 
 
 class Sweep:
@@ -43,6 +46,7 @@ class Sweep:
         store: Where vectors go.
         circuit: Its own.
         all: Whether due times and backoff are passed over.
+        again: Whether a person asked: see ``embedkit.sweep.again``.
         may_empty: Whether a repository that held documents may come to hold none.
         now: The wall clock, by which repositories are due.
         engine_key: What names the engine that embeds: what another refused is asked of it again.
@@ -62,12 +66,14 @@ class Sweep:
         allow_empty: bool = False,
         retry_fenced: bool = False,
         wall_clock: Callable[[], float] = time.time,
+        again: bool = False,
     ) -> None:
         self.id = secrets.token_hex(8)
         self.engine = engine
         self.store = store
         self.circuit = Circuit()
         self.all = all
+        self.again = again
         self.may_empty = allow_empty
         self.now = wall_clock
         self.looking = trio.CapacityLimiter(math.inf)
@@ -84,6 +90,8 @@ class Sweep:
         self._mismatch: SpaceMismatch | None = None
         self._running = trio.CancelScope()
         self._git_helpers: GitHelpers | None = None
+        self._asking = trio.Lock()
+        self._verdict: Verdict | None = None
         self._claims = {tenant.name: Claims() for tenant in self._tenants}
         self._reports: dict[tuple[str, str], RepositoryReport] = {}
 
@@ -192,6 +200,25 @@ class Sweep:
                 raise
             self._claimed = dimension
 
+    def turn_of(self, record: RepositoryRecord) -> Again:
+        """When a repository that is not due may go in this run."""
+        return turns.again(record) if self.again else "when due"
+
+    async def engine_verdict(self) -> Verdict:
+        """Whether the engine is well: one shared probe a run.
+
+        Raises:
+            UsageError: An unset key, a model that the engine does not have.
+            StoreError: The file that probes are shared in.
+
+        Cancellation:
+            A call that is out goes on, and its answer is kept.
+        """
+        async with self._asking:
+            if self._verdict is None:
+                self._verdict = await self.engine.probe()
+            return self._verdict
+
     async def lift_fences(self, record: RepositoryRecord) -> None:
         """Once for each tenant: fences of another engine are lifted, and all of them where that was asked for.
 
@@ -260,6 +287,7 @@ async def open_sweep(
     allow_empty: bool = False,
     retry_fenced: bool = False,
     wall_clock: Callable[[], float] = time.time,
+    again: bool = False,
 ) -> AsyncGenerator[Sweep]:
     """A run over repositories, for as long as the block lasts.
 
@@ -272,6 +300,8 @@ async def open_sweep(
         allow_empty: Remove the documents of a repository that now seems to have none; without it, that is a failure.
         retry_fenced: Offer what is fenced once more.
         wall_clock: Seconds since 1970, by which repositories are due.
+        again: A person asks: what failed for the first time goes at once, and what was put off for want of an engine
+            goes unless a probe made for this run finds it down. Nothing of it applies where all go anyway.
 
     Raises:
         StoreError: The knowledge base cannot be opened.
@@ -290,6 +320,7 @@ async def open_sweep(
         allow_empty=allow_empty,
         retry_fenced=retry_fenced,
         wall_clock=wall_clock,
+        again=again,
     )
     try:
         yield sweep

@@ -135,7 +135,7 @@ async def _search(call: Call, given: Arguments) -> Document:
     if (query is None) == (like is None):
         raise UsageError("search for what? Give query, or like: the place of a chunk")
     arguments = argparse.Namespace(
-        query=query,
+        query=query or "",
         like=None if like is None else (like["path"], like["line"]),
         tenant=given.get("tenant"),
         all_tenants=given.get("all_tenants", False),
@@ -150,9 +150,10 @@ async def _search(call: Call, given: Arguments) -> Document:
     limit = call.limits.within()
     try:
         hits = await search_command.found_hits(arguments, call.engine, limit.seconds)
+        roots = await search_command.roots_of(call.engine)
     except (DeadlineExceeded, QueueWaitExceeded) as error:
         raise EmbedkitError(f"{error} ({limit.rung}: {limit.seconds:g} s)", code=error.code) from error
-    return {"query": query or "", "mode": mode, "hits": [search_command.hit_as_json(hit) for hit in hits]}
+    return {"query": query or "", "mode": mode, "hits": [search_command.hit_as_json(hit, roots) for hit in hits]}
 
 
 async def _sync_status(call: Call, given: Arguments) -> Document:
