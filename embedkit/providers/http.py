@@ -32,7 +32,7 @@ import trio
 from embedkit.errors import ResponseInvalid, TransportClosed, UsageError
 from embedkit.providers.connection_failures import NoReply, failure_of_connection
 from embedkit.providers.encodings import EncodingRefused, decoded
-from embedkit.providers.exchange import Exchange, Method, Reply
+from embedkit.providers.exchange import Method, Reply
 from embedkit.providers.http1 import Http1, ProxyWay, Way, open_http1
 
 MAX_RESPONSE_BYTES = 256 * 2**20

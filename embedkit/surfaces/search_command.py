@@ -86,6 +86,11 @@ async def found_hits(given: argparse.Namespace, engine: Engine, deadline: float 
 
 
 async def roots_of(engine: Engine) -> dict[tuple[str, str], str]:
+    """Where the repositories of the knowledge base lie that are folders: by tenant and name.
+
+    Cancellation:
+        Nothing was changed.
+    """
     return _folders(await (await engine.knowledge()).repositories())
 
 
