@@ -15,6 +15,7 @@ SCRIPTS = (
     "production_day",
     "providers",
     "search",
+    "chunks",
     "quality",
     "cold_sync",
     "ask",

@@ -86,6 +86,10 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     probe.add_argument("name", nargs="?", metavar="PROVIDER", help="which provider (default: the one that embeds)")
     watch = command("watch", "sync, and sync again whenever files change")
     _add_paths(watch)
+    _add_run(command("run", "the schedule: sweep whatever is due, for ever"))
+    drain = command("drain", "embed the texts that were deferred, for ever")
+    drain.add_argument("--once", action="store_true", help="until none is ready, and say what was done")
+    drain.add_argument("--retry-failed", action="store_true", help="offer what was given up once more")
     add = command("add", "store texts that are in no folder: JSON lines on standard input")
     add.add_argument("--tenant", metavar="NAME", help="whose texts (default: `default`)")
     add.add_argument("--repository", metavar="NAME", required=True, help="where they go; made if there is none")
@@ -154,6 +158,14 @@ def _add_paths(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--exclude", action="append", default=[], metavar="GLOB", help="leave these out; `!GLOB` takes back"
+    )
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    run.add_argument("--once", action="store_true", help="one sweep of what is due, as `sync`")
+    # What `sync` can be told besides, and `run --once` is not.
+    run.set_defaults(
+        paths=[], all=False, include=[], exclude=[], allow_empty=False, retry_fenced=False, list_skipped=False
     )
 
 

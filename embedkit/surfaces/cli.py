@@ -23,6 +23,8 @@ _COMMANDS = {
     "search": "search_command.run",
     "status": "status_command.run",
     "watch": "watch_command.run",
+    "run": "run_command.run",
+    "drain": "drain_command.run",
     "add": "add_command.run",
     "forget": "forget_command.run",
     "ask": "ask_command.run_ask",
@@ -61,6 +63,8 @@ def _told(error: BaseException, *, as_json: bool) -> int | None:
             drop_output()
             return DONE
         case KeyboardInterrupt():
+            if not as_json:
+                sys.stderr.write("embedkit: interrupted\n")
             return INTERRUPTED
     return None
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the work is cancelled, what was stored stays, and the process is gone within two seconds."""
+"""Ctrl-C, SIGTERM, SIGHUP: the work is cancelled, what was stored stays, and the process is gone within two seconds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def interruptible() -> AsyncGenerator[Interrupt]:
 async def _listen(
     interrupt: Interrupt, work: trio.CancelScope, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         task_status.started()
         async for _ in signals:
             if interrupt.came:

@@ -166,7 +166,7 @@ async def look(settings: Settings) -> Status:
     Cancellation:
         Nothing was changed.
     """
-    async with open_database(settings.store.path, create=False) as database:
+    async with open_database(settings.store.path, create=False, may_be_read_only=True) as database:
         store = SqliteStore(database)
         await store.open()
         now = time.time()

@@ -10,7 +10,7 @@ from command_line import Shell
 from fakes import numbered, write_tree
 from processes import ForkServer
 
-from embedkit import database
+from embedkit import database_opening
 
 SETTINGS = """
 version = 1
@@ -147,7 +147,7 @@ def test_a_store_in_a_folder_that_cannot_be_written_is_searched(
     before = store.read_bytes()
     if unseen:
         store.with_name(store.name + "-wal").write_bytes(b"x")
-    access, connect = os.access, database._connect
+    access, connect = os.access, database_opening._connect
 
     def without_writing(place: Any, mode: int, **options: Any) -> bool:
         return mode != os.W_OK and access(place, mode, **options)
@@ -159,7 +159,7 @@ def test_a_store_in_a_folder_that_cannot_be_written_is_searched(
         return connect(path, mode, busy_timeout)
 
     monkeypatch.setattr(os, "access", without_writing)
-    monkeypatch.setattr(database, "_connect", connecting)
+    monkeypatch.setattr(database_opening, "_connect", connecting)
     for mode in ("hybrid", "vector", "text"):
         ended = shell("search", "apple", "--json", "--mode", mode)
         assert (ended.code, len(ended.json["hits"])) == (0, 1)
