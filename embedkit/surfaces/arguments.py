@@ -173,7 +173,14 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--once", action="store_true", help="one sweep of what is due, as `sync`")
     # What `sync` can be told besides, and `run --once` is not.
     run.set_defaults(
-        paths=[], all=False, include=[], exclude=[], allow_empty=False, retry_fenced=False, list_skipped=False
+        paths=[],
+        all=False,
+        include=[],
+        exclude=[],
+        name=None,
+        allow_empty=False,
+        retry_fenced=False,
+        list_skipped=False,
     )
 
 
