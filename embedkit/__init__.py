@@ -61,6 +61,7 @@ from embedkit.errors import (
 from embedkit.knowledge.model import Chunk, Document, Space
 from embedkit.knowledge.searching.search import Hit, Place, Query
 from embedkit.knowledge.sources.source import Sighting
+from embedkit.knowledge.storing.backup import BackedUp, Restored, back_up, restore
 from embedkit.knowledge.storing.leases import Lease, Leased
 from embedkit.knowledge.storing.prepared import PreparedChunk, PreparedDocument
 from embedkit.knowledge.storing.protocol import KnownInputs, Store
@@ -99,6 +100,7 @@ __all__ = [
     "Account",
     "AdmissionError",
     "AskSettings",
+    "BackedUp",
     "BudgetLane",
     "CapacityLane",
     "Chunk",
@@ -162,6 +164,7 @@ __all__ = [
     "RepositoryReport",
     "RepositorySettings",
     "ResponseInvalid",
+    "Restored",
     "Retry",
     "Room",
     "Schedule",
@@ -193,10 +196,12 @@ __all__ = [
     "Verdict",
     "Waiting",
     "attribution",
+    "back_up",
     "is_provider_timeout",
     "load_settings",
     "notify_provider_timeout",
     "open_engine",
     "open_schedule",
     "open_sweep",
+    "restore",
 ]
