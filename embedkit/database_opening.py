@@ -83,6 +83,11 @@ def begin(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN")
 
 
+def begin_immediate(patience: float, connection: sqlite3.Connection) -> None:
+    """Take the write lock at once, so that a transaction cannot find half-way that it may not write."""
+    insist(patience, lambda: connection.execute("BEGIN IMMEDIATE"))
+
+
 def insist(patience: float, attempt: Callable[[], T]) -> T:
     """Repeat ``attempt`` while another process holds the file, for ``patience`` seconds, unless cancelled."""
     import sqlite3

@@ -13,10 +13,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from embedkit.database_rows import checked_row
 from embedkit.errors import UsageError
 from embedkit.knowledge import metadata
 from embedkit.knowledge.searching.languages import is_secondary, suffixes_of
@@ -365,6 +367,8 @@ def _hit(
         """,
         (vector_id, scope.tenant_id),
     ).fetchall()
+    for row in rows:
+        checked_row(row, str, str, int, int, str, int, int, (str, NoneType))
     meant = None if scope.documents is None else set(scope.documents)
     inside = [
         row

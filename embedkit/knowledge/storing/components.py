@@ -31,7 +31,8 @@ def versions(connection: sqlite3.Connection) -> dict[str, object]:
     """The version that each component's tables have, as it is written: nobody has checked that it is a number."""
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'schema_versions'").fetchone():
         return {}
-    return dict(connection.execute("SELECT component, version FROM schema_versions").fetchall())
+    rows = connection.execute("SELECT CAST(component AS BLOB), version FROM schema_versions")
+    return {bytes(component or b"").decode(errors="replace"): version for component, version in rows}
 
 
 def refuse_unknown(connection: sqlite3.Connection, file: Path) -> None:
