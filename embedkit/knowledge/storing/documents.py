@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from embedkit.database_rows import checked_row
 from embedkit.knowledge.metadata import checked
-from embedkit.knowledge.searching.words import index_words, tenant_word
+from embedkit.knowledge.searching.words import index_words, owned, tenant_word
 from embedkit.knowledge.sources.source import Sighting
 from embedkit.knowledge.storing import fences
 from embedkit.knowledge.storing.parameters import in_batches, placeholders
@@ -189,10 +189,13 @@ def _insert(
             for number, part in numbered
         ),
     )
-    tenant = tenant_word(tenant_id)
+    tenant, path = tenant_word(tenant_id), owned(tenant_id, document.path_words)
     connection.executemany(
         "INSERT INTO words (rowid, tenant, path, symbol, body) VALUES (?, ?, ?, ?, ?)",
-        ((number, tenant, document.path_words, part.symbol_words, part.body_words) for number, part in numbered),
+        (
+            (number, tenant, path, owned(tenant_id, part.symbol_words), owned(tenant_id, part.body_words))
+            for number, part in numbered
+        ),
     )
 
 
@@ -225,7 +228,7 @@ def _remove_chunks(connection: sqlite3.Connection, tenant_id: int, document_ids:
         connection.executemany(
             "INSERT INTO words (words, rowid, tenant, path, symbol, body) VALUES ('delete', ?, ?, ?, ?, ?)",
             (
-                (number, tenant_word(tenant_id), index_words(path), index_words(scope), index_words(text))
+                (number, tenant_word(tenant_id), *(owned(tenant_id, index_words(each)) for each in (path, scope, text)))
                 for number, path, scope, text, _ in rows
             ),
         )

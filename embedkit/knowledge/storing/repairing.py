@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -98,13 +98,16 @@ async def repair_store(path: Path | str, *, busy_timeout: float = BUSY_SECONDS) 
 
 
 def _repair(path: Path, busy_timeout: float) -> StoreReport:
+    import sqlite3
+
     with closing(open_writer(path, create=False, busy_timeout=busy_timeout)) as connection, named_errors(path):
         before = damages(connection)
         if any(each.kind == "pages" for each in before):
             # Of pages only those of indexes can be made again.
             begin = partial(begin_immediate, busy_timeout)
             if all("index" in line for line in page_troubles(connection)):
-                transaction(connection, begin, lambda each: each.execute("REINDEX"))
+                with suppress(sqlite3.IntegrityError):  # two rows of one name, which the index had lost one of
+                    transaction(connection, begin, lambda each: each.execute("REINDEX"))
             if page_troubles(connection):
                 return StoreReport(path, tuple(before))
         else:

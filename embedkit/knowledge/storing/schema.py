@@ -5,7 +5,8 @@ invisible to search. A document *switches* to its new chunks in one transaction,
 then the old ones serve.
 
 The full-text index is contentless: it holds words, not texts, so a row is deleted by giving it the same words again.
-Its first column is the tenant, so that a query is confined to one tenant inside the index itself.
+Its first column is the tenant, so that a query is confined to one tenant inside the index itself, and the words of the
+others are the tenant's own (see ``owned``), so that what they weigh does not depend on anybody else's.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from embedkit.database_rows import RowRule
-from embedkit.knowledge.searching.words import TOKENIZE, index_words, tenant_word
+from embedkit.knowledge.searching.words import TOKENIZE, index_words, owned, tenant_word
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,7 +39,7 @@ def new_words(connection: sqlite3.Connection) -> None:
     connection.executemany(
         "INSERT INTO words (rowid, tenant, path, symbol, body) VALUES (?, ?, ?, ?, ?)",
         (
-            (number, tenant_word(tenant_id), index_words(path), index_words(scope), index_words(text))
+            (number, tenant_word(tenant_id), *(owned(tenant_id, index_words(each)) for each in (path, scope, text)))
             for number, tenant_id, path, scope, text in rows
         ),
     )
@@ -146,6 +147,8 @@ STEPS: tuple[str | Callable[[sqlite3.Connection], None], ...] = (
     """,
     # In it a tenant's chunks stand by number: its first search reads its own, and nobody else's.
     "CREATE INDEX chunks_by_tenant ON chunks (tenant_id)",
+    # Words are each tenant's own.
+    new_words,
 )
 
 RULES = (
