@@ -237,6 +237,9 @@ def connect_reader(path: Path, mode: str, busy_timeout: float) -> sqlite3.Connec
 def _configure_writer(path: Path, connection: sqlite3.Connection, patience: float) -> None:
     # Before anything is changed in the file: it may be somebody else's.
     new = insist(patience, partial(_is_new, path, connection))
+    if new:
+        # While it holds nothing: else only a VACUUM of the whole file could give room back.
+        insist(patience, lambda: connection.execute("PRAGMA auto_vacuum = INCREMENTAL"))
     # A change to write-ahead mode is refused at once while another process does the same; SQLite's own
     # timeout does not cover it.
     (mode,) = insist(patience, lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())

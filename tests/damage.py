@@ -11,11 +11,12 @@ from embedkit.knowledge.storing.components import COMPONENTS
 
 TABLES = (
     "schema_versions", "space", "tenants", "repositories", "leases", "documents", "sightings", "vectors", "chunks",
-    "fences", "marks", "deferred", "roles", "activity_writers", "activity_tickets", "activity_attempts",
+    "staged", "fences", "marks", "deferred", "roles", "activity_writers", "activity_tickets", "activity_attempts",
     "activity_lanes", "probe_results", "probe_flights", "probe_calls", "probe_work", "probe_dispatches",
 )  # fmt: skip
 
 _MISSING = {
+    "staged": "INSERT INTO staged SELECT min(id), NULL FROM vectors",
     "sightings": "INSERT INTO sightings SELECT id, 'p', 's', NULL, NULL, NULL FROM repositories LIMIT 1",
     "leases": "INSERT INTO leases SELECT id, 'x', '{}', 0 FROM repositories LIMIT 1",
     "fences": "INSERT INTO fences SELECT id, x'00', 'g', 'c', 0, NULL FROM tenants LIMIT 1",

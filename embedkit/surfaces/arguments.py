@@ -109,6 +109,8 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     forget.add_argument("--tenant", metavar="NAME", help="whose (default: the store's only tenant)")
     forget.add_argument("--repository", metavar="NAME", help="which (default: all of the tenant's)")
     forget.add_argument("--yes", action="store_true", help="do not ask")
+    maintain = command("maintain", "compact the knowledge base, in portions, while others work on it")
+    maintain.add_argument("--rebuild", action="store_true", help="write the whole file anew first; others wait")
     backup = command("backup", "copy the knowledge base into a file, while others work on it")
     backup.add_argument("file", type=Path, metavar="FILE", help="where; an earlier backup there is replaced")
     restore = command("restore", "put a backup in place of the knowledge base")

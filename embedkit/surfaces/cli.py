@@ -29,6 +29,7 @@ _COMMANDS = {
     "drain": "drain_command.run",
     "add": "add_command.run",
     "forget": "forget_command.run",
+    "maintain": "maintain_command.run",
     "backup": "backup_command.back_up",
     "restore": "backup_command.put_back",
     "ask": "ask_command.run_ask",

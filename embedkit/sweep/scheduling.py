@@ -20,6 +20,7 @@ from embedkit.admission.ticket import TimeoutHook
 from embedkit.engine import Engine
 from embedkit.engine.role import run_as
 from embedkit.errors import EmbedkitError, StoreFull, StoreLocked
+from embedkit.knowledge.storing import maintaining
 from embedkit.settings import TenantSettings
 from embedkit.sweep.agenda import Agenda, Key
 from embedkit.sweep.outcome import SweepReport
@@ -66,6 +67,7 @@ class Schedule:
         self._agenda = Agenda(pause=probe.failing, hold=probe.failing_cap)
         self._is_ending = False
         self._stirred = trio.Event()
+        self._may_be_loose = True
 
     async def run(self) -> None:
         """Sweep whenever something is due, until cancelled or told to ``finish``.
@@ -113,8 +115,15 @@ class Schedule:
             await self._sweep(due)
         elif self._agenda.probe_at <= now:
             await self._probe()
-        else:
+        elif not await self._compact():
             await self._wait(min(self._agenda.next_at(records) - now, _LOOK_SECONDS))
+
+    async def _compact(self) -> bool:
+        """Do a portion of what removals since the last sweep left to do; whether there was any."""
+        if self._may_be_loose:
+            database = await self._engine.database()
+            self._may_be_loose = await database.write(maintaining.portion)
+        return self._may_be_loose
 
     async def _wait(self, seconds: float) -> None:
         with trio.move_on_after(seconds):
@@ -138,6 +147,7 @@ class Schedule:
             wall_clock=self._now,
         ) as sweep:
             report = await sweep.run()
+        self._may_be_loose = True
         self._agenda.note(report, self._now())
         if self._on_report is not None:
             self._on_report(report)

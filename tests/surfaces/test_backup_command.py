@@ -36,3 +36,15 @@ def test_what_cannot_be_is_one_line(shell: Shell) -> None:
         assert ended.code == code
         ended.check_one_line(said)
     assert (shell.folder / "docs/one.txt").read_text() == "apples\n"
+
+
+def test_maintain_gives_room_back(shell: Shell) -> None:
+    text = "\n\n".join(f"word{number} " * 80 for number in range(300))
+    write_tree(shell.folder, {"docs/one.txt": "apples\n", "docs/large.txt": text})
+    shell("sync", "docs")
+    (shell.folder / "docs/large.txt").unlink()
+    shell("sync", "docs")
+    assert shell("maintain", "--json").json["freed"] > 100_000
+    assert "0 bytes smaller" in shell("maintain").out
+    assert shell("maintain", "--rebuild").code == 0
+    assert len(shell("search", "apples", "--json").json["hits"]) == 1

@@ -51,6 +51,19 @@ def stage(connection: sqlite3.Connection, tenant_id: int, repository_id: int, ve
     )
 
 
+def note_staged(connection: sqlite3.Connection, tenant_id: int, repository_id: int, hashes: Iterable[bytes]) -> None:
+    """Of vectors that were just bought, note those that no chunk points at yet."""
+    for some in in_batches(hashes):
+        connection.execute(
+            f"""
+            INSERT OR IGNORE INTO staged (vector_id, repository_id) SELECT id, ? FROM vectors
+            WHERE tenant_id = ? AND hash IN {placeholders(some)}
+            AND NOT EXISTS (SELECT 1 FROM chunks WHERE vector_id = vectors.id)
+            """,  # noqa: S608  # only question marks
+            (repository_id, tenant_id, *some),
+        )
+
+
 def switch(
     connection: sqlite3.Connection, tenant_id: int, repository_id: int, documents: Sequence[PreparedDocument]
 ) -> tuple[int, list[PreparedDocument]]:
@@ -70,6 +83,8 @@ def switch(
     connection.executemany("DELETE FROM documents WHERE id = ?", [(number,) for number in old])
     for document in ready:
         _insert(connection, tenant_id, repository_id, document, ids)
+    used = {ids[part.hash] for document in ready for part in document.chunks if part.hash in ids}
+    connection.executemany("DELETE FROM staged WHERE vector_id = ?", ((number,) for number in used))
     _drop_unused(connection, freed)
     _note_change(connection, tenant_id)
     return removed, [document for document in documents if document not in ready]
@@ -132,7 +147,10 @@ def drop_staged(connection: sqlite3.Connection, tenant_id: int, repository_id: i
     """
     connection.execute(
         """
-        DELETE FROM vectors WHERE tenant_id = :tenant AND coalesce(bought_for, :repository) = :repository
+        DELETE FROM vectors WHERE +tenant_id = :tenant AND id IN (
+            SELECT vector_id FROM staged WHERE repository_id = :repository
+            UNION ALL SELECT vector_id FROM staged WHERE repository_id IS NULL
+        )
         AND NOT EXISTS (SELECT 1 FROM chunks WHERE vector_id = vectors.id)
         AND NOT EXISTS (
             SELECT 1 FROM leases l JOIN repositories r ON r.id = l.repository_id

@@ -58,6 +58,7 @@ _FRESH: Final[Mapping[tuple[str, str], object]] = {
     ("documents", "fenced"): 0,
     ("documents", "content_hash"): "",
     ("vectors", "bought_for"): None,
+    ("staged", "repository_id"): None,
     ("deferred", "attempts"): 0,
     ("deferred", "not_before"): 0,
     ("deferred", "deferred_at"): 0,
@@ -76,6 +77,7 @@ _OWNED: Final = (
     ("fences", "tenant_id IN (SELECT id FROM tenants)"),
     ("marks", "tenant_id IN (SELECT id FROM tenants)"),
     ("chunks", "document_id IN (SELECT id FROM documents)"),
+    ("staged", "vector_id IN (SELECT id FROM vectors)"),
     ("activity_tickets", "writer IN (SELECT id FROM activity_writers)"),
     ("activity_lanes", "writer IN (SELECT id FROM activity_writers)"),
     ("activity_attempts", "(writer, ticket) IN (SELECT writer, ticket FROM activity_tickets)"),
@@ -139,6 +141,12 @@ def _mend(path: Path, before: list[Damage], connection: sqlite3.Connection) -> S
     if dropped or texts or words_damages(connection):
         schema.new_words(connection)
     after = [*damages(connection), *words_damages(connection)]
+    connection.execute(
+        """
+        INSERT OR IGNORE INTO staged
+        SELECT id, bought_for FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE vector_id = vectors.id)
+        """
+    )
     # What is in memory of anybody who has the store open is not to be used on.
     epoch = (1 + secrets.randbelow((1 << 22) - 1)) << EPOCH_BITS
     connection.execute("UPDATE tenants SET version = ?", (epoch,))

@@ -149,6 +149,15 @@ STEPS: tuple[str | Callable[[sqlite3.Connection], None], ...] = (
     "CREATE INDEX chunks_by_tenant ON chunks (tenant_id)",
     # Words are each tenant's own.
     new_words,
+    """
+    CREATE TABLE staged (  -- vectors that no chunk points at, so that they are found without reading the others
+        vector_id INTEGER PRIMARY KEY REFERENCES vectors (id) ON DELETE CASCADE,
+        repository_id INTEGER  -- for which one they were bought; NULL: not known
+    );
+    CREATE INDEX staged_by_repository ON staged (repository_id);
+    INSERT INTO staged
+        SELECT id, bought_for FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE vector_id = vectors.id);
+    """,
 )
 
 RULES = (

@@ -190,7 +190,9 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> tuple[int, list[PreparedDocument]]:
             documents.stage(connection, record.tenant_id, record.id, vectors)
             findings.clear(connection, record.tenant_id, vectors)
-            return documents.switch(connection, record.tenant_id, record.id, ready) if ready else (0, [])
+            done = documents.switch(connection, record.tenant_id, record.id, ready) if ready else (0, [])
+            documents.note_staged(connection, record.tenant_id, record.id, vectors)
+            return done
 
         return await self._write_under(lease, work)
 
