@@ -15,6 +15,7 @@ from trio.testing import MockClock
 
 from embedkit.engine import Engine, open_engine
 from embedkit.errors import ConnectionRefused, ProviderTimeout, SpaceMismatch, StoreLocked, StoreMoved
+from embedkit.knowledge.storing import maintaining
 from embedkit.knowledge.storing.store import SqliteStore
 from embedkit.settings import TenantSettings
 from embedkit.sweep.outcome import SweepReport
@@ -220,3 +221,20 @@ async def test_what_waiting_does_not_mend_ends_it(store: Path, root: Path, patie
         await ends_with(SpaceMismatch, engine, root)
     async with opened(store) as engine:
         await ends_with(StoreMoved, engine, root, store.unlink)
+
+
+async def test_room_is_given_back_when_nothing_is_due(
+    store: Path, root: Path, patient_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    portions: list[float] = []
+
+    def portion(_: object) -> bool:
+        portions.append(trio.from_thread.run_sync(trio.current_time))
+        return len(portions) not in (3, 4)
+
+    monkeypatch.setattr(maintaining, "portion", portion)
+    async with opened(store, FakeProvider()) as engine, scheduled(engine, tenant("acme", docs=root)) as (_, watched):
+        await comes(lambda: len(watched.reports) == 2)
+        await trio.sleep(60.0)
+    assert len(portions) == 4  # three after the first sweep, at once; one after the next; none in between
+    assert portions[2] - portions[0] < 1.0 < portions[3] - portions[2]
