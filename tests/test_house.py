@@ -39,7 +39,7 @@ WITHIN = {"knowledge": ("metadata", "model", "sources", "chunking", "searching",
 # Which rooms, or files, may import a library at all.
 AT_HOME = {
     "httpx": ("providers/http.py",),
-    "httpcore": ("providers/http.py", "providers/sockets.py"),
+    "h11": ("providers/http.py", "providers/http1.py"),
     "cattrs": ("settings/",),
 }
 
@@ -49,7 +49,7 @@ PURE = (
     "admission/room.py", "admission/waiting.py", "admission/statistics.py", "sweep/schedule.py", "sweep/outcome.py",
     "sweep/successor.py", "knowledge/searching/ranking.py", "clocks.py", "activity/histogram.py",
 )  # fmt: skip
-IMPURE = frozenset({"trio", "asyncio", "anyio", "threading", "httpx", "httpcore", "sqlite3"})
+IMPURE = frozenset({"trio", "asyncio", "anyio", "threading", "httpx", "h11", "sqlite3"})
 
 
 @attrs.frozen
@@ -197,7 +197,7 @@ def test_the_rules_are_about_files_that_are_there() -> None:
         (upward_within, "knowledge/searching/new.py", "from embedkit.knowledge.indexing import tally"),
         (upward_within, "knowledge/lone.py", "import trio"),
         (astray, "providers/ollama.py", "import httpx"),
-        (astray, "providers/ollama.py", "import httpcore"),
+        (astray, "providers/ollama.py", "import h11"),
         (astray, "providers/ollama.py", "if TYPE_CHECKING:\n    from httpx import Client"),
         (astray, "surfaces/cli.py", "def late():\n    from cattrs.gen import make"),
         (acting, "sweep/outcome.py", "import trio"),

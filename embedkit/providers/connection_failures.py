@@ -13,6 +13,19 @@ from embedkit.errors import ConnectionRefused, ProviderError, ProviderFailure, P
 Phase = Literal["opening", "proxy", "reading", "not-http", "other"]
 """When it failed: while the connection was opened, at the proxy, while a reply was read, at its first bytes (TLS)."""
 
+
+class NoReply(Exception):
+    """No reply came; from what the system, OpenSSL or the protocol said.
+
+    Attributes:
+        phase: When it failed.
+    """
+
+    def __init__(self, phase: Phase) -> None:
+        super().__init__(phase)
+        self.phase = phase
+
+
 _NOBODY_THERE = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
 
 # OpenSSL's numbers for why a certificate is not believed (x509_vfy.h).
@@ -29,17 +42,16 @@ _NO_TLS = (
 )
 
 
-def failure_of_connection(error: Exception, phase: Phase, peer: str, *, may_be_tls: bool = False) -> ProviderError:
+def failure_of_connection(error: NoReply, peer: str, *, may_be_tls: bool = False) -> ProviderError:
     """The one error of ours that says what ``error`` was.
 
     Args:
         error: What was raised.
-        phase: When.
         peer: ``host:port``, for messages.
         may_be_tls: Whether it was spoken to without TLS and has never answered. Some servers that speak TLS say nothing
             to that, and close.
     """
-    causes = list(_causes(error))
+    causes, phase = list(_causes(error)), error.phase
     numbers = {cause.errno for cause in causes if isinstance(cause, OSError)}
     if errno.ETIMEDOUT in numbers:
         return ProviderTimeout(f"engine {peer}: the operating system gave up waiting for it")
@@ -52,7 +64,7 @@ def failure_of_connection(error: Exception, phase: Phase, peer: str, *, may_be_t
         return TransportClosed(f"engine {peer}: the connection broke before the end of the reply{mend}")
     if phase == "proxy":
         return ProviderFailure(f"engine {peer}: the proxy before it lets nobody through; check proxy")
-    return ProviderFailure(f"engine {peer}: no reply ({type(error).__name__})")
+    return ProviderFailure(f"engine {peer}: no reply ({type(causes[-1]).__name__})")
 
 
 def _while_opening(peer: str, causes: list[BaseException], numbers: set[int | None]) -> ProviderError:
@@ -86,7 +98,7 @@ def _without_tls(error: ssl.SSLError) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """``error`` and all it came from; contexts too, since httpcore cuts ``__cause__`` (``from None``)."""
+    """``error`` and all it came from; contexts too, since ``from None`` hides a cause and keeps a context."""
     waiting, seen = [error], set[int]()
     while waiting:
         current = waiting.pop()

@@ -182,9 +182,9 @@ def _checked(vectors: object, inputs: int, dimension: int | None, name: str) -> 
         raise ResponseInvalid(f"provider {name} gave vectors without a number", input_index=0)
     if inputs and dimension is not None and width != dimension:
         raise ResponseInvalid(f"provider {name} gave vectors of {width} dimensions, not {dimension}", input_index=0)
-    finite = np.isfinite(vectors).all(axis=1)
+    finite = np.isfinite(vectors)
     if not finite.all():
-        index = int(np.argmin(finite))
+        index = int(np.argmin(finite.all(axis=1)))
         raise ResponseInvalid(f"provider {name} gave text {index} a number that is not finite", input_index=index)
     return vectors
 

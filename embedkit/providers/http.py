@@ -1,9 +1,10 @@
-"""The HTTP room: one connection for one slot, over httpx's own engine, httpcore, whose errors and types end here.
+"""The HTTP room: one connection for one slot, over h11. httpx reads addresses and certificates; its errors end here.
 
 Theory of operation. The lane is the only queue, so an exchange never has more than one request, and its connection is
-httpcore's, alone: no pool, which in encode/httpcore#1093 wedges for good when a request is cancelled while it waits
-there, and no client, whose redirects, cookies, content decoding and environment lookups an engine never needs. httpx
-reads addresses and certificates.
+its own: no pool, which in encode/httpcore#1093 wedges for good when a request is cancelled while it waits there, and no
+client, whose redirects, cookies, content decoding and environment lookups an engine never needs. httpcore's bare
+connection, which stood here, takes six locks a request, each of them a turn of the scheduler: among 64 tasks that was a
+third of what a request cost.
 
 Deadlines are trio's scopes, therefore there are no timeouts here. When a request does not end well, in whatever phase,
 its connection is thrown away: nothing of it may reach the next request.
@@ -15,39 +16,26 @@ the engine did not read it: that is ``TransportClosed``, and the retry policy's 
 
 from __future__ import annotations
 
-import logging
+import base64
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 
-import httpcore
+import h11
 import httpx
 import trio
 
 from embedkit.errors import ResponseInvalid, TransportClosed, UsageError
-from embedkit.providers.connection_failures import Phase, failure_of_connection
+from embedkit.providers.connection_failures import NoReply, failure_of_connection
 from embedkit.providers.encodings import EncodingRefused, decoded
 from embedkit.providers.exchange import Exchange, Method, Reply
-from embedkit.providers.sockets import Sockets, SpeaksTls
+from embedkit.providers.http1 import Http1, ProxyWay, Way, open_http1
 
 MAX_RESPONSE_BYTES = 256 * 2**20
 
-# httpcore logs a reply's headers, in which an engine may echo a key. What others do with httpcore they may log.
-_is_ours = ContextVar("embedkit_http", default=False)
-
-
-def _is_not_ours(record: logging.LogRecord) -> bool:
-    return not _is_ours.get()
-
-
-for _name in ("httpcore.http11", "httpcore.connection", "httpcore.proxy"):
-    logging.getLogger(_name).addFilter(_is_not_ours)
-
-_FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError)
 _REFUSAL_READ = 1 << 16
 # Letters, digits, hyphens and underscores, 63 at most between two dots, 253 in all: what the DNS can hold.
 _HOST = re.compile(r"(?=.{1,254}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63}){0,127}\.?")
@@ -119,50 +107,45 @@ class HttpEndpoint:
         """Whether it is spoken to over TLS."""
         return self._base.scheme == "https"
 
-    def request(self, method: Method, path: str, body: bytes | None) -> httpcore.Request:
-        """The request for ``path`` below the base address."""
-        url, headers = self._url(path), self._headers
-        if body is None:
-            return httpcore.Request(method, url, headers=headers)
-        headers = [*headers, (b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))]
-        return httpcore.Request(method, url, headers=headers, content=_Body(body))
-
-    def new_connection(self) -> httpcore.AsyncConnectionInterface:
-        """A connection, which its first request opens: to the engine, or to the proxy before it."""
-        return self._maker.create_connection(self._url("").origin)
+    def request(self, method: Method, path: str, body: bytes | None) -> h11.Request:
+        """The head of a request for ``path`` below the base address."""
+        target, headers = self._target(path), self._headers
+        if body is not None:
+            headers = [*headers, (b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))]
+        return h11.Request(method=method, target=target, headers=headers)
 
     @cached_property
-    def _maker(self) -> httpcore.AsyncConnectionPool:
-        # Nothing is ever asked through it: it knows which kind of connection a proxy wants.
-        return httpcore.AsyncConnectionPool(self._ssl_context, self._proxy, network_backend=Sockets())
+    def way(self) -> Way:
+        """How it is reached."""
+        tls = self._ssl_context if self.is_secure else None
+        port = self._base.port or (443 if self.is_secure else 80)
+        return Way(self._base.raw_host.decode("ascii"), port, tls, self._proxy)
 
-    def _url(self, path: str) -> httpcore.URL:
+    def _target(self, path: str) -> bytes:
         # Reading an address costs as much as the rest of a request's making, and there are two or three paths.
-        url = self._urls.get(path)
-        if url is None:
+        target = self._targets.get(path)
+        if target is None:
             try:
                 whole = httpx.URL(str(self._base) + path).copy_merge_params(self._query)
             except (httpx.InvalidURL, ValueError):
                 raise UsageError(f"engine {self.peer}: {path[:100]!r} cannot stand in an address") from None
-            url = self._urls[path] = httpcore.URL(
-                scheme=whole.raw_scheme, host=whole.raw_host, port=whole.port, target=whole.raw_path
-            )
-        return url
+            # A proxy that passes a request on has to be told where to.
+            is_passed_on = self._proxy is not None and not self.is_secure
+            target = self._targets[path] = str(whole).encode("ascii") if is_passed_on else whole.raw_path
+        return target
 
     @cached_property
-    def _urls(self) -> dict[str, httpcore.URL]:
+    def _targets(self) -> dict[str, bytes]:
         return {}
 
     @cached_property
     def _ssl_context(self) -> ssl.SSLContext:
-        # Reading the bundle of certificates takes tens of milliseconds: once an endpoint, and not at all for
-        # http.
-        if self._base.scheme == "https" or self._proxy is not None or self._ca_file is not None:
-            context = httpx.create_ssl_context(trust_env=self._trust_env)
-            if self._ca_file is not None:
-                self._trust(context, self._ca_file)
-            return context
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        # Reading the bundle of certificates takes tens of milliseconds: once an endpoint, and not at all for http.
+        context = httpx.create_ssl_context(trust_env=self._trust_env)
+        context.set_alpn_protocols(["http/1.1"])
+        if self._ca_file is not None:
+            self._trust(context, self._ca_file)
+        return context
 
     def _trust(self, context: ssl.SSLContext, file: Path) -> None:
         try:
@@ -172,7 +155,7 @@ class HttpEndpoint:
             raise UsageError(f"engine {self.peer}: ca_file {str(file)!r} {reason}; name a file that does") from None
 
     @cached_property
-    def _proxy(self) -> httpcore.Proxy | None:
+    def _proxy(self) -> ProxyWay | None:
         if self._own_proxy is not None:
             return self._proxy_at(self._own_proxy, "proxy")
         if not self._trust_env:
@@ -185,34 +168,17 @@ class HttpEndpoint:
             return None
         return self._proxy_at(address, "the environment")
 
-    def _proxy_at(self, address: str, who: str) -> httpcore.Proxy:
+    def _proxy_at(self, address: str, who: str) -> ProxyWay:
         try:
             proxy = httpx.Proxy(address if "://" in address else f"http://{address}")
-            made = httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth)
+            host, port = proxy.url.raw_host.decode("ascii"), proxy.url.port
         except (ValueError, httpx.InvalidURL):
             raise UsageError(f"engine {self.peer}: {who} names a proxy that is no address") from None
         if proxy.url.scheme.startswith("socks"):
             raise UsageError(f"engine {self.peer}: {who} names a SOCKS proxy; embedkit knows HTTP proxies only")
-        return made
-
-
-class _Body:
-    """A request's body, in one part.
-
-    httpcore's own is an async generator, which a request that is cancelled while it writes leaves to the garbage
-    collector half-way, and trio rightly warns of it.
-    """
-
-    def __init__(self, body: bytes) -> None:
-        self._parts = [body]
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if not self._parts:
-            raise StopAsyncIteration
-        return self._parts.pop()
+        is_secure = proxy.url.scheme == "https"
+        credentials = () if proxy.raw_auth is None else (_basic(*proxy.raw_auth),)
+        return ProxyWay(host, port or (443 if is_secure else 80), self._ssl_context if is_secure else None, credentials)
 
 
 class HttpExchange:
@@ -220,7 +186,7 @@ class HttpExchange:
 
     def __init__(self, endpoint: HttpEndpoint) -> None:
         self._endpoint = endpoint
-        self._connection: httpcore.AsyncConnectionInterface | None = None
+        self._connection: Http1 | None = None
         self._may_be_tls = not endpoint.is_secure
         # Of the reply that is being read: a refusal whose body is cut is known by it all the same.
         self._status: int | None = None
@@ -236,35 +202,26 @@ class HttpExchange:
             doing.
         """
         request = self._endpoint.request(method, path, body)
-        if self._connection is not None and self._connection.has_expired():
+        if self._connection is not None and self._connection.has_expired:
             await self.aclose()
-        if self._connection is None:
-            self._connection = self._endpoint.new_connection()
         most = self._endpoint.max_response_bytes
-        silent = _is_ours.set(True)
         self._status = None
         try:
+            if self._connection is None:
+                self._connection = await open_http1(self._endpoint.way)
             reply = await self._roundtrip(
-                self._connection, request, most if max_bytes is None else min(max_bytes, most)
+                self._connection, request, body, most if max_bytes is None else min(max_bytes, most)
             )
-        except _FAILURES as error:
+        except NoReply as error:
             await self.aclose()
-            failure = failure_of_connection(error, _phase_of(error), self.peer, may_be_tls=self._may_be_tls)
+            failure = failure_of_connection(error, self.peer, may_be_tls=self._may_be_tls)
             failure.status = self._status
             raise failure from error
         except BaseException:
             await self.aclose()
             raise
-        finally:
-            _is_ours.reset(silent)
         self._may_be_tls = False
-        await self._close_if_used_up()
         return reply
-
-    async def _close_if_used_up(self) -> None:
-        # It is closed already, or the server said that this reply was its last.
-        if self._connection is not None and not self._connection.is_available():
-            await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connection, if there is one.
@@ -277,58 +234,28 @@ class HttpExchange:
             with trio.CancelScope(shield=True):
                 await connection.aclose()
 
-    async def _roundtrip(
-        self, connection: httpcore.AsyncConnectionInterface, request: httpcore.Request, limit: int
-    ) -> Reply:
-        response = await connection.handle_async_request(request)
-        self._status = response.status
-        is_good = 200 <= response.status < 300
+    async def _roundtrip(self, connection: Http1, request: h11.Request, sent: bytes | None, limit: int) -> Reply:
+        head = await connection.ask(request, sent)
+        self._status = status = head.status_code
+        is_good = 200 <= status < 300
         # What a refusal has to say is at its beginning; its status and headers count, however much follows.
-        body, is_whole = await self._read(connection, response, limit if is_good else min(limit, _REFUSAL_READ))
+        body, is_whole = await connection.read_body(limit if is_good else min(limit, _REFUSAL_READ))
         if is_good and not is_whole:
-            raise self._too_large(response.status, limit)
-        stream = response.extensions["network_stream"]
-        if stream.get_extra_info("unsent"):
-            # It was in the last reply's packet, one reply too many. Taken for an answer to this request it would put
-            # every later vector on the wrong text.
+            raise self._too_large(status, limit)
+        if connection.has_reply_too_many():
+            # Taken for an answer to this request it would put every later vector on the wrong text.
             raise TransportClosed(f"engine {self.peer}: a reply came to a request that was not sent yet")
-        if stream.get_extra_info("cut") or not is_whole:
+        if connection.is_spent or not is_whole or not connection.begin_next():
             await self.aclose()
-        headers = _headers_of(response)
+        headers = _headers_of(head)
         try:
             body = await decoded(body, headers.get("content-encoding", ""), limit if is_good else _REFUSAL_READ)
         except EncodingRefused as refused:
             if is_good:
                 message = f"engine {self.peer}: the reply {refused}"
-                raise ResponseInvalid(message, status=response.status) from None
+                raise ResponseInvalid(message, status=status) from None
             body = b""
-        return Reply(response.status, headers, body)
-
-    async def _read(
-        self, connection: httpcore.AsyncConnectionInterface, response: httpcore.Response, limit: int
-    ) -> tuple[bytes, bool]:
-        """The body up to ``limit`` bytes, and whether that is all of it. If not, the connection is closed."""
-        parts: list[bytes] = []
-        size = 0
-        stream = response.stream
-        assert isinstance(stream, AsyncIterable)
-        try:
-            async for part in stream:
-                if size <= limit:
-                    parts.append(part)
-                size += len(part)
-                if size > limit:
-                    # Leaving the loop would leave async generators to the garbage collector. With the socket closed
-                    # under them they run into its end by themselves, at most one read buffer later.
-                    await connection.aclose()
-        except _FAILURES:
-            if size <= limit:
-                raise
-        finally:
-            # Shielded: what is complete by now is not lost to a deadline that passes in this step.
-            with trio.CancelScope(shield=True):
-                await response.aclose()
-        return (parts[0] if len(parts) == 1 else b"".join(parts))[:limit], size <= limit
+        return Reply(status, headers, body)
 
     def _too_large(self, status: int, limit: int) -> ResponseInvalid:
         return ResponseInvalid(f"engine {self.peer}: the reply is larger than {limit} bytes", status=status)
@@ -374,13 +301,17 @@ def _checked_base(base_url: str) -> httpx.URL:
     return url
 
 
-def _headers_of(response: httpcore.Response) -> dict[str, str]:
+def _headers_of(response: h11.Response) -> dict[str, str]:
     """Names in lower case; what a name has several times, in one."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in response.headers:
-        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
+
+
+def _basic(user: bytes, password: bytes) -> tuple[bytes, bytes]:
+    return b"Proxy-Authorization", b"Basic " + base64.b64encode(user + b":" + password)
 
 
 def _checked_header(name: str, value: str) -> tuple[bytes, bytes]:
@@ -390,16 +321,3 @@ def _checked_header(name: str, value: str) -> tuple[bytes, bytes]:
     if not value.isascii() or not value.isprintable() or value != value.strip():
         raise UsageError(f"the {name} header cannot carry its value: only printable ASCII, no blanks around it")
     return name.encode("ascii"), value.encode("ascii")
-
-
-def _phase_of(error: Exception) -> Phase:
-    match error:
-        case SpeaksTls():
-            return "not-http"
-        case httpcore.ConnectError():
-            return "opening"
-        case httpcore.ReadError() | httpcore.RemoteProtocolError():
-            return "reading"
-        case httpcore.ProxyError():
-            return "proxy"
-    return "other"

@@ -15,7 +15,7 @@ from embedkit.providers.exchange import Exchange, OpenExchange, Reply
 from embedkit.providers.failures import Asked, failure_inside, failure_of, is_error
 from embedkit.providers.http import HttpEndpoint, open_exchange
 from embedkit.providers.identity import Identity, identify, mean_the_same, models_of, shown_model
-from embedkit.providers.json_body import LISTING, bound_of, dump_json, load_json
+from embedkit.providers.json_body import LISTING, NOT_COUNTED, bound_of, dump_json, load_json
 from embedkit.providers.vectors import empty_vectors
 from embedkit.providers.wire import Purpose, Wire
 
@@ -185,7 +185,8 @@ class HttpProvider(ABC):
         if not 200 <= reply.status < 300:
             raise failure_of(reply, self.asked(texts))
         try:
-            document = load_json(reply.body, bound_of(texts, self.dimension))
+            is_counted = len(reply.body) > NOT_COUNTED
+            document = load_json(reply.body, bound_of(texts, self.dimension) if is_counted else None)
             if is_error(document):
                 raise failure_inside(document, reply, self.asked(texts))
             vectors = self.read_vectors(document, len(texts))

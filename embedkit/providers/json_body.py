@@ -22,7 +22,7 @@ _BYTES_AN_ITEM = 4_096
 _CONTAINERS_AN_ITEM = 16
 _COMMAS_AN_ITEM = 64
 _SPARE = 1_024
-_NOT_COUNTED = 1 << 18
+NOT_COUNTED = 1 << 18
 
 
 def dump_json(document: dict[str, object]) -> bytes:
@@ -89,7 +89,7 @@ class Bound:
         """
         if len(body) > self.size:
             return False
-        if len(body) <= _NOT_COUNTED:
+        if len(body) <= NOT_COUNTED:
             return True
         return body.count(b"[") + body.count(b"{") <= self.containers and body.count(b",") <= self.commas
 

@@ -1,9 +1,7 @@
-"""Sockets for httpcore, over trio: one write a request, and no timers.
+"""One connection's bytes, over trio: one write a request, and no timers.
 
-httpcore's own backend for trio opens a cancel scope around each read and each write, for timeouts that are never set
-here (an attempt has one scope, from dispatch to the last byte), and sends a request's head and body apart: two system
-calls and two packets. Here what is written is kept until something is read. So a request that is cancelled before that
-never reaches the engine at all.
+An attempt has one scope, from dispatch to the last byte, so there are no timeouts here. What is written is kept until
+something is read: head and body are one packet, and a request that is cancelled before that never reaches the engine.
 
 A peer may answer before it has read the whole request (too large, no key), and then read no more. So a request that is
 larger than a socket takes at once is sent while somebody listens: the first byte of an answer ends the sending. That
@@ -13,44 +11,13 @@ happens below TLS, which takes what was not sent for sent and goes on reading; t
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable
-from typing import Any
 
-import httpcore
 import trio
 
-
-class Sockets(httpcore.AsyncNetworkBackend):
-    """Opens TCP connections. The parameters are httpcore's; timeouts, which are never set here, are not looked at."""
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first of the host's addresses that answers.
-
-        Raises:
-            httpcore.ConnectError: None does; from what the system said.
-
-        Cancellation:
-            Nothing is open.
-        """
-        try:
-            return _Stream(await trio.open_tcp_stream(host, port, local_address=local_address))
-        except (OSError, UnicodeError) as error:  # the second: a name that is none
-            raise httpcore.ConnectError(str(error)) from error
-
+from embedkit.providers.connection_failures import NoReply
 
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake
 _AT_ONCE = 1 << 14  # bytes that any socket's buffer takes without waiting for its peer
-
-
-class SpeaksTls(httpcore.ReadError):
-    """What came as the beginning of an answer is a record of TLS."""
 
 
 class _Socket(trio.abc.HalfCloseableStream):
@@ -94,7 +61,22 @@ class _Socket(trio.abc.HalfCloseableStream):
         await self.stream.aclose()
 
 
-class _Stream(httpcore.AsyncNetworkStream):
+async def open_stream(host: str, port: int) -> Stream:
+    """Connect to the first of the host's addresses that answers.
+
+    Raises:
+        NoReply: None does; from what the system said.
+
+    Cancellation:
+        Nothing is open.
+    """
+    try:
+        return Stream(await trio.open_tcp_stream(host, port))
+    except (OSError, UnicodeError) as error:  # the second: a name that is none
+        raise NoReply("opening") from error
+
+
+class Stream:
     """One connection. Only its own slot's task uses it."""
 
     def __init__(self, socket: trio.SocketStream | _Socket, secured: trio.SSLStream[_Socket] | None = None) -> None:
@@ -103,18 +85,42 @@ class _Stream(httpcore.AsyncNetworkStream):
         self._unsent: list[bytes] = []
         self._is_new = secured is None
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._unsent.append(buffer)
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something was written, and nothing read since."""
+        return bool(self._unsent)
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+    @property
+    def is_cut(self) -> bool:
+        """Whether an answer came, or the peer left, before all was sent."""
+        return self._socket.is_cut
+
+    @property
+    def is_readable(self) -> bool:
+        """Of an idle connection: whether its peer has closed it, since there is nothing else to come."""
+        return self._socket.stream.socket.is_readable()
+
+    def write(self, data: bytes) -> None:
+        """Have ``data`` sent before the next read."""
+        self._unsent.append(data)
+
+    async def read(self, max_bytes: int) -> bytes:
+        """What comes next, after what is unsent was sent; nothing at the end.
+
+        Raises:
+            NoReply: The connection broke, or what came first is a record of TLS.
+
+        Cancellation:
+            What was unsent may be sent in part: the connection is of no use.
+        """
         try:
             received = await self._exchange(max_bytes) if self._unsent else await self._stream.receive_some(max_bytes)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise httpcore.ReadError(str(error)) from error
+            raise NoReply("reading") from error
         if self._is_new and received:
             self._is_new = False
             if received.startswith(_TLS_RECORDS):
-                raise SpeaksTls("a record of TLS")
+                raise NoReply("not-http")
         return bytes(received)
 
     async def _exchange(self, max_bytes: int) -> bytes | bytearray:
@@ -149,26 +155,28 @@ class _Stream(httpcore.AsyncNetworkStream):
         return received
 
     async def aclose(self) -> None:
+        """Close the socket.
+
+        Cancellation:
+            It is closed.
+        """
         await self._stream.aclose()
 
-    async def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        secured = trio.SSLStream(self._socket, ssl_context, server_hostname=server_hostname, https_compatible=True)
+    async def secured(self, context: ssl.SSLContext, host: str) -> Stream:
+        """TLS over this connection, which is used through the result alone from here on.
+
+        Raises:
+            NoReply: No secure connection came about; the socket is closed.
+
+        Cancellation:
+            The socket is closed.
+        """
+        secured = trio.SSLStream(self._socket, context, server_hostname=host, https_compatible=True)
         try:
             await secured.do_handshake()
         except BaseException as error:
             await trio.aclose_forcefully(self._socket)
             if isinstance(error, trio.BrokenResourceError):
-                raise httpcore.ConnectError(str(error)) from error
+                raise NoReply("opening") from error
             raise
-        return _Stream(self._socket, secured)
-
-    def get_extra_info(self, info: str) -> Any:
-        if info == "unsent":
-            return bool(self._unsent)
-        if info == "cut":
-            return self._socket.is_cut
-        # What httpcore asks of an idle connection: with nothing to come, readable means closed. The rest (which
-        # protocol TLS has agreed upon) has one answer here.
-        return self._socket.stream.socket.is_readable() if info == "is_readable" else None
+        return Stream(self._socket, secured)

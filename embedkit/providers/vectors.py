@@ -124,9 +124,9 @@ def _stack(values: Sequence[object], order: Sequence[int], dimension: int | None
     vectors = np.empty((len(rows), width), dtype=np.float32)
     for row, index in zip(rows, order, strict=True):
         vectors[index] = row
-    finite = np.isfinite(vectors).all(axis=1)
+    finite = np.isfinite(vectors)
     if not finite.all():
-        index = int(np.argmin(finite))
+        index = int(np.argmin(finite.all(axis=1)))
         raise ResponseInvalid(f"the vector of input {index} holds a number that is not finite", input_index=index)
     return vectors
 

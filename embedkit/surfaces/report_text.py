@@ -10,16 +10,25 @@ _NAMED = 5  # documents
 
 _STATUS = {
     "completed": "done",
-    "partial": "clean so far; the rest comes with the next sync",
-    "deferred": "work is left, and nothing failed; run sync again later",
-    "starved": "nothing was attempted, and some repositories never succeeded",
+    "partial": "clean so far; work is left",
+    "deferred": "work is left, and nothing failed",
+    "starved": "nothing is due, and some repositories never succeeded",
     "failed": "something failed",
     "aborted": "interrupted; what was stored stays, and the next sync goes on from there",
 }
 
 
-def report_text(report: SweepReport, *, list_left_out: bool = False) -> str:
-    """One line or two a repository, the circuit if it tripped, and the status; every file left out if asked for."""
+_WORK_LEFT = frozenset({"partial", "deferred", "starved", "failed", "aborted"})
+
+
+def report_text(report: SweepReport, *, list_left_out: bool = False, go_on: str | None = None) -> str:
+    """One line or two a repository, the circuit if it tripped, and the status; every file left out if asked for.
+
+    Args:
+        report: What came of the run.
+        list_left_out: Name every file that is left out.
+        go_on: The command that goes on at once, shown where work is left.
+    """
     lines: list[str] = []
     for repository in report.repositories:
         lines += _lines(repository)
@@ -31,13 +40,17 @@ def report_text(report: SweepReport, *, list_left_out: bool = False) -> str:
             f"circuit of {trip.provider} opened by {trip.tenant}/{trip.name} ({trip.code}); "
             f"{counted(trip.shed, 'queued ticket')} shed"
         )
-    return "\n".join([*lines, f"sync {report.status}: {_STATUS[report.status]}"]) + "\n"
+    lines.append(f"sync {report.status}: {_STATUS[report.status]}")
+    if go_on is not None and report.status in _WORK_LEFT:
+        lines.append(f"  go on at once: {go_on}")
+    return "\n".join(lines) + "\n"
 
 
 def _lines(report: RepositoryReport) -> list[str]:
     name = f"{report.tenant}/{report.name}"
     if report.outcome == "not-due":
-        return [f"{name}: not due" + (f" for {_time(report.next_due_in)}" if report.next_due_in else "")]
+        wait = f" for {_time(report.next_due_in)}" if report.next_due_in else ""
+        return [f"{name}: not due{wait}{_before(report)}"]
     did = [f"{counted(report.embedded, 'vector')} bought"]
     did += [f"{number:,} {word}" for number, word in ((report.reused, "reused"), (report.deleted, "removed")) if number]
     rate = f" ({report.embedded / report.elapsed:,.0f} a second)" if report.embedded and report.elapsed > 0 else ""
@@ -58,9 +71,19 @@ def _lines(report: RepositoryReport) -> list[str]:
         lines.append(f"  decoded: {', '.join(recoded)}")
     if report.reason is not None:
         lines.append(f"  why: {report.reason} [{report.code}]")
+    if report.outcome in ("deferred", "failed") and report.next_due_in:
+        lines.append(f"  due: in {_time(report.next_due_in)}")
     if report.outstanding and report.outcome != "complete":
         lines.append(f"  outstanding: {counted(report.outstanding, 'document')}")
     return lines
+
+
+def _before(report: RepositoryReport) -> str:
+    """How the last attempt ended, where it left work."""
+    last = report.last
+    if last is None or last.outcome == "complete":
+        return ""
+    return f"; last {last.outcome}" + (f": {last.reason} [{last.code}]" if last.reason is not None else "")
 
 
 def fenced_text(fenced_in: Mapping[str, int]) -> str:

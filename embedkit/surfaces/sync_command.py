@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -56,13 +57,14 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
                 on_progress=on_progress,
                 allow_empty=given.allow_empty,
                 retry_fenced=given.retry_fenced,
+                again=True,
             ) as sweep:
                 try:
                     await sweep.run()
                 finally:
                     report = sweep.report()
     if report is not None:
-        show(report, as_json=given.json, list_left_out=given.list_skipped)
+        show(report, as_json=given.json, list_left_out=given.list_skipped, go_on=go_on_with(given))
     if interrupt.came:
         return INTERRUPTED
     assert report is not None
@@ -124,9 +126,22 @@ def _selecting(tenant: TenantSettings, include: tuple[str, ...], exclude: tuple[
     return attrs.evolve(tenant, repositories=repositories)
 
 
-def show(report: SweepReport, *, as_json: bool, list_left_out: bool = False) -> None:
-    """Print a report."""
+def go_on_with(given: argparse.Namespace) -> str:
+    """The command that goes on at once with what is left, whatever is due."""
+    words = ["embedkit", "sync"]
+    for option in ("config", "store", "provider"):
+        if getattr(given, option) is not None:
+            words += [f"--{option}", str(getattr(given, option))]
+    for option in ("include", "exclude"):
+        words += [word for glob in getattr(given, option) for word in (f"--{option}", glob)]
+    if given.name is not None:
+        words += ["--name", given.name]
+    return shlex.join([*words, *(str(path) for path in given.paths)] if given.paths else [*words, "--all"])
+
+
+def show(report: SweepReport, *, as_json: bool, list_left_out: bool = False, go_on: str | None = None) -> None:
+    """Print a report, and how to go on with what is left."""
     if as_json:
         print_json(report.as_json())
     else:
-        print_text(report_text(report, list_left_out=list_left_out))
+        print_text(report_text(report, list_left_out=list_left_out, go_on=go_on))

@@ -23,6 +23,7 @@ from embedkit.errors import DeadlineExceeded, EmbedkitError, LaneClosed, Provide
 
 if TYPE_CHECKING:
     from embedkit.knowledge.sources.source import LeftOut
+    from embedkit.knowledge.storing.repositories import Last
 
 Outcome = Literal["complete", "partial-progress", "deferred", "failed", "aborted", "not-due"]
 Status = Literal["completed", "partial", "deferred", "starved", "failed", "aborted"]
@@ -36,6 +37,7 @@ class RepositoryReport:
         succeeded: Whether any run of it ever completed.
         left_out: Every file that is left out, with the reason.
         fenced_in: Chunks that fences leave out, by the path of the document.
+        last: How the repository's last attempt ended: this one, or where nothing was tried the one before.
         recoded: Documents that were in another encoding than UTF-8, by encoding.
     """
 
@@ -62,12 +64,15 @@ class RepositoryReport:
     left_out: Sequence[LeftOut] = ()
     fenced_in: Mapping[str, int] = attrs.field(factory=dict)
     recoded: Mapping[str, int] = attrs.field(factory=dict)
+    last: Last | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As ``sync --json`` prints it."""
         shown = attrs.asdict(self, filter=lambda field, _: field.name != "succeeded")
+        last = self.last
         return {
             **shown,
+            "last": None if last is None else {"outcome": last.outcome, "code": last.code, "reason": last.reason},
             "clocks": self.clocks.as_json(),
             "skipped": {reason: count for reason, count in self.skipped.items() if count},
         }

@@ -32,6 +32,7 @@ from embedkit.sweep.successor import Swept, successor
 if TYPE_CHECKING:
     from embedkit.engine import Embeddings
     from embedkit.knowledge.storing.leases import Lease
+    from embedkit.probing.rules import Verdict
     from embedkit.settings import RepositorySettings, SweepSettings
     from embedkit.sweep.sweep import Sweep
 
@@ -86,7 +87,15 @@ class RepositoryRun:
         """
         record = await self._sweep.store.repository(self._tenant, self._described.name, root_of(self._described))
         if not self._sweep.all and not is_due(record.next_due_at, time.time()):
-            return await self._untouched(record, "not-due", None)
+            turn = self._sweep.turn_of(record)
+            if turn == "when due":
+                return await self._untouched(record, "not-due", None)
+            if turn == "if the engine is well":
+                verdict = await self._sweep.engine_verdict()
+                # One that was asked for this run, and failed. What others learned a while ago must not keep a person
+                # waiting who has just started the engine; if it is down all the same, the first ticket tells.
+                if verdict.verdict == "degraded" and not verdict.shared:
+                    return await self._put_off_again(record, verdict)
         if self._sweep.circuit.is_open:
             # It had not begun: nothing of it changes, and it is said so.
             return await self._untouched(record, "deferred", self._sweep.circuit.refusal())
@@ -269,6 +278,13 @@ class RepositoryRun:
         documents = await self._count(record)
         return attrs.evolve(self._report(record, outcome, error), documents=documents)
 
+    async def _put_off_again(self, record: RepositoryRecord, verdict: Verdict) -> RepositoryReport:
+        """The report of one that waits for an engine that is not well yet. No call was made for it."""
+        report = await self._untouched(record, "deferred", None)
+        assert record.last is not None
+        reason = f"the engine is not well yet ({verdict.reason}); before: {record.last.reason}"
+        return attrs.evolve(report, code=record.last.code, reason=reason)
+
     def _report(self, record: RepositoryRecord, outcome: Outcome, error: EmbedkitError | None) -> RepositoryReport:
         due = record.next_due_at
         report = attrs.evolve(
@@ -280,6 +296,7 @@ class RepositoryRun:
             revision=record.revision,
             next_due_in=None if due is None else max(due - time.time(), 0.0),
             succeeded=record.succeeded,
+            last=record.last,
         )
         self._sweep.tell(Progress(self._tenant, self._described.name, self._tally, report))
         return report

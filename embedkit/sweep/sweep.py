@@ -22,12 +22,15 @@ from embedkit.knowledge.indexing.claims import Claims
 from embedkit.knowledge.storing.retrying import retry_locked
 from embedkit.probing.rules import engine_key
 from embedkit.settings import RepositorySettings, TenantSettings
+from embedkit.sweep import again as turns
+from embedkit.sweep.again import Again
 from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip, status_of
 from embedkit.sweep.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
     from embedkit.knowledge.storing.protocol import Store
     from embedkit.knowledge.storing.repositories import RepositoryRecord
+    from embedkit.probing.rules import Verdict
 
 
 class Sweep:
@@ -39,6 +42,7 @@ class Sweep:
         store: Where vectors go.
         circuit: Its own.
         all: Whether due times and backoff are passed over.
+        again: Whether a person asked: see ``embedkit.sweep.again``.
         may_empty: Whether a repository that held documents may come to hold none.
         engine_key: What names the engine that embeds: what another refused is asked of it again.
     """
@@ -54,12 +58,14 @@ class Sweep:
         on_progress: OnProgress | None,
         allow_empty: bool = False,
         retry_fenced: bool = False,
+        again: bool = False,
     ) -> None:
         self.id = secrets.token_hex(8)
         self.engine = engine
         self.store = store
         self.circuit = Circuit()
         self.all = all
+        self.again = again
         self.may_empty = allow_empty
         self.engine_key = engine_key(engine.settings.provider())
         self._retry_fenced = retry_fenced
@@ -73,6 +79,8 @@ class Sweep:
         self._claiming = trio.Lock()
         self._mismatch: SpaceMismatch | None = None
         self._running = trio.CancelScope()
+        self._asking = trio.Lock()
+        self._verdict: Verdict | None = None
         self._claims = {tenant.name: Claims() for tenant in self._tenants}
         self._reports: dict[tuple[str, str], RepositoryReport] = {}
 
@@ -146,6 +154,25 @@ class Sweep:
                 raise
             self._claimed = dimension
 
+    def turn_of(self, record: RepositoryRecord) -> Again:
+        """When a repository that is not due may go in this run."""
+        return turns.again(record) if self.again else "when due"
+
+    async def engine_verdict(self) -> Verdict:
+        """Whether the engine is well: one shared probe a run.
+
+        Raises:
+            UsageError: An unset key, a model that the engine does not have.
+            StoreError: The file that probes are shared in.
+
+        Cancellation:
+            A call that is out goes on, and its answer is kept.
+        """
+        async with self._asking:
+            if self._verdict is None:
+                self._verdict = await self.engine.probe()
+            return self._verdict
+
     async def lift_fences(self, record: RepositoryRecord) -> None:
         """Once for each tenant: fences of another engine are lifted, and all of them where that was asked for.
 
@@ -213,6 +240,7 @@ async def open_sweep(
     on_progress: OnProgress | None = None,
     allow_empty: bool = False,
     retry_fenced: bool = False,
+    again: bool = False,
 ) -> AsyncGenerator[Sweep]:
     """A run over repositories, for as long as the block lasts.
 
@@ -224,6 +252,8 @@ async def open_sweep(
         on_progress: Told of each step, synchronously.
         allow_empty: Remove the documents of a repository that now seems to have none; without it, that is a failure.
         retry_fenced: Offer what is fenced once more.
+        again: A person asks: what failed for the first time goes at once, and what was put off for want of an engine
+            goes unless a probe made for this run finds it down. Nothing of it applies where all go anyway.
 
     Raises:
         StoreError: The knowledge base cannot be opened.
@@ -241,6 +271,7 @@ async def open_sweep(
         on_progress=on_progress,
         allow_empty=allow_empty,
         retry_fenced=retry_fenced,
+        again=again,
     )
     try:
         yield sweep

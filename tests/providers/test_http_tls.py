@@ -143,3 +143,53 @@ async def plain_server(said: bytes) -> AsyncGenerator[int]:
         nursery.start_soon(trio.serve_listeners, handle, [listener])
         yield listener.socket.getsockname()[1]
         nursery.cancel_scope.cancel()
+
+
+async def test_through_a_tunnel_the_engine_is_spoken_to_securely(authority: Any, tmp_path: Path) -> None:
+    asked: list[bytes] = []
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    server = Server()
+
+    async def carry(source: trio.abc.Stream, target: trio.abc.Stream) -> None:
+        async for data in source:
+            await target.send_all(data)
+
+    async def proxy(stream: trio.SocketStream) -> None:
+        head = bytearray()
+        while not head.endswith(b"\r\n\r\n"):
+            head += await stream.receive_some(1)
+        asked.extend(head.split(b"\r\n"))
+        async with await trio.open_tcp_stream("127.0.0.1", server.port) as engine, trio.open_nursery() as nursery:
+            await stream.send_all(b"HTTP/1.1 200 Go on\r\n\r\n")
+            nursery.start_soon(carry, engine, stream)
+            await carry(stream, engine)
+            nursery.cancel_scope.cancel()
+
+    async with server.serving(authority) as url, trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, proxy, [listener])
+        way = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        async with open_exchange(HttpEndpoint(url, ca_file=tmp_path / "ca.pem", proxy=way)) as exchange:
+            for _ in range(2):
+                assert (await exchange.send("POST", "/embeddings", b"{}")).body == b"{}"
+        nursery.cancel_scope.cancel()
+    assert asked[0] == b"CONNECT localhost:%d HTTP/1.1" % server.port  # once: the connection is kept
+
+
+async def test_a_proxy_s_credentials_go_to_the_proxy_alone() -> None:
+    heads: list[bytes] = []
+
+    async def proxy(stream: trio.SocketStream) -> None:
+        heads.append(bytes(await stream.receive_some(65536)))
+        await stream.send_all(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n")
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, proxy, [listener])
+        way = f"http://me:secret@127.0.0.1:{listener.socket.getsockname()[1]}"
+        async with open_exchange(HttpEndpoint("https://far.invalid/v1", proxy=way)) as exchange:
+            with pytest.raises(ProviderFailure, match="the proxy before it lets nobody through"):
+                await exchange.send("POST", "/embeddings", b"{}")
+        nursery.cancel_scope.cancel()
+    assert b"Proxy-Authorization: Basic bWU6c2VjcmV0" in heads[0]
+    assert len(heads) == 1

@@ -1,14 +1,14 @@
-"""The sockets below httpcore: one write a request, and what becomes of one that nobody waits for."""
+"""The sockets below h11: one write a request, and what becomes of one that nobody waits for."""
 
 from __future__ import annotations
 
-import httpcore
 import pytest
 import trio
 from trio.testing import MemoryReceiveStream, MemorySendStream, wait_all_tasks_blocked
 
+from embedkit.providers.connection_failures import NoReply
 from embedkit.providers.http import HttpEndpoint, open_exchange
-from embedkit.providers.sockets import Sockets, _Stream
+from embedkit.providers.sockets import Stream, open_stream
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -48,8 +48,8 @@ async def test_a_request_is_one_write_head_and_body(nursery: trio.Nursery) -> No
 
 async def test_what_was_written_and_never_read_for_is_never_sent(nursery: trio.Nursery) -> None:
     server = await listening(nursery)
-    stream = await Sockets().connect_tcp("127.0.0.1", server.port)
-    await stream.write(b"POST / HTTP/1.1\r\n")
+    stream = await open_stream("127.0.0.1", server.port)
+    stream.write(b"POST / HTTP/1.1\r\n")
     await wait_all_tasks_blocked()
     await stream.aclose()
     await server.ended.wait()
@@ -57,22 +57,22 @@ async def test_what_was_written_and_never_read_for_is_never_sent(nursery: trio.N
 
 
 async def test_an_answer_that_came_before_all_was_read_is_seen_though_the_sending_broke() -> None:
-    stream = _Stream(stapled(breaks=True, incoming=b"HTTP/1.1 413 "))
-    await stream.write(b"a body that is too large")
+    stream = Stream(stapled(breaks=True, incoming=b"HTTP/1.1 413 "))
+    stream.write(b"a body that is too large")
     assert await stream.read(100) == b"HTTP/1.1 413 "
 
 
-async def test_a_connection_that_broke_is_httpcores_error_with_its_cause() -> None:
-    with pytest.raises(httpcore.ReadError) as caught:
-        await _Stream(stapled(breaks=True, incoming=None)).read(100)
+async def test_a_connection_that_broke_is_no_reply_with_its_cause() -> None:
+    with pytest.raises(NoReply) as caught:
+        await Stream(stapled(breaks=True, incoming=None)).read(100)
     assert isinstance(caught.value.__cause__, trio.BrokenResourceError)
 
 
 async def test_nobody_listens_there() -> None:
     with trio.socket.socket() as unused:
         await unused.bind(("127.0.0.1", 0))
-        with pytest.raises(httpcore.ConnectError) as caught:
-            await Sockets().connect_tcp("127.0.0.1", unused.getsockname()[1])
+        with pytest.raises(NoReply) as caught:
+            await open_stream("127.0.0.1", unused.getsockname()[1])
     assert isinstance(caught.value.__cause__, OSError)
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import resource
+import shlex
 import socket
 import sqlite3
 from contextlib import closing
@@ -18,7 +19,7 @@ from embedkit.providers import local
 
 REPOSITORY_KEYS = [
     "tenant", "name", "outcome", "code", "reason", "attribution", "revision", "documents", "skipped", "chunks",
-    "embedded", "reused", "deleted", "fenced", "provider_calls", "clocks", "elapsed", "next_due_in",
+    "embedded", "reused", "deleted", "fenced", "provider_calls", "clocks", "elapsed", "next_due_in", "last",
 ]  # fmt: skip
 
 
@@ -290,7 +291,39 @@ def test_a_repository_that_is_gone_fails_the_run_and_not_its_neighbour(shell: Sh
     assert ended.code == 1
     outcomes = {(report["tenant"], report["name"]): report["outcome"] for report in ended.json["repositories"]}
     assert outcomes == {("acme", "api"): "complete", ("acme", "off"): "failed", ("other", "api"): "complete"}
-    assert shell("sync").code == 1  # nothing is due, and one never succeeded: starved, or failed again
+    (shell.folder / "gone").mkdir()
+    (shell.folder / "gone" / "two.txt").write_text("two\n")
+    again = shell("sync")
+    assert again.code == 0, again.out  # what failed was mended, and the same command goes on
+    assert "acme/off: complete" in again.out
+
+
+def test_a_second_failure_waits_and_the_command_that_goes_on_is_shown(shell: Shell) -> None:
+    text = TENANTS.replace("enabled = false", "enabled = true")
+    write_tree(shell.folder, {"embedkit.toml": text, "api/one.txt": "one\n"})
+    for _ in range(2):
+        ended = shell("sync")
+        assert "acme/off: failed" in ended.out
+        assert "  due: in " in ended.out
+    waiting = shell("sync", "--config", "embedkit.toml")
+    assert waiting.code == 1
+    assert "acme/off: not due for 2.0 h; last failed: " in waiting.out
+    assert waiting.out.endswith(
+        "sync starved: nothing is due, and some repositories never succeeded\n"
+        "  go on at once: embedkit sync --config embedkit.toml --all\n"
+    )
+    (shell.folder / "gone").mkdir()
+    (shell.folder / "gone" / "two.txt").write_text("two\n")
+    assert shell(*waiting.out.split("go on at once: embedkit ")[1].split()).code == 0
+
+
+def test_folders_that_were_put_off_go_on_with_the_command_that_is_shown(shell: Shell) -> None:
+    write_tree(shell.folder, {"embedkit.toml": settings_text("http://127.0.0.1:9/v1"), "my docs/one.txt": "one\n"})
+    ended = shell("sync", "my docs", "--exclude", "*.log")
+    assert ended.code == 3
+    command = ended.out.split("go on at once: embedkit ")[1]
+    assert shlex.split(command) == ["sync", "--exclude", "*.log", "my docs"]
+    assert shell(*shlex.split(command), "--provider", "local").code == 0
 
 
 def test_a_disk_that_is_full_is_named_and_what_was_committed_is_kept(tmp_path: Path, server: ForkServer) -> None:
