@@ -19,7 +19,7 @@ from __future__ import annotations
 import base64
 import re
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
@@ -107,9 +107,21 @@ class HttpEndpoint:
         """Whether it is spoken to over TLS."""
         return self._base.scheme == "https"
 
-    def request(self, method: Method, path: str, body: bytes | None) -> h11.Request:
-        """The head of a request for ``path`` below the base address."""
+    def request(
+        self, method: str, path: str, body: bytes | None, more: Sequence[tuple[bytes, bytes]] = ()
+    ) -> h11.Request:
+        """The head of a request for ``path`` below the base address.
+
+        Args:
+            method: The verb.
+            path: Appended to the base address.
+            body: JSON, or nothing.
+            more: Headers, their names in lower case, in place of ours of the same name; never in place of the key.
+        """
         target, headers = self._target(path), self._headers
+        if more:
+            named = {name for name, _ in more}
+            headers = [*(header for header in headers if header[0].lower() not in named), *more]
         if body is not None:
             headers = [*headers, (b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))]
         return h11.Request(method=method, target=target, headers=headers)

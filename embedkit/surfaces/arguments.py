@@ -108,6 +108,14 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     _add_to(panel)
     analyze = command("analyze", "what a debug.jsonl says of each model")
     analyze.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the log (default: ask.log)")
+    serve = command("serve", "a gateway: other programs share the engines' lanes over HTTP")
+    serve.add_argument(
+        "--listen",
+        metavar="WHERE",
+        action="append",
+        default=[],
+        help="host:port or unix:PATH, may be repeated (default: gateway.listen)",
+    )
     settings = command("settings", "what is in force, and where each value came from")
     settings.add_argument("--schema", action="store_true", help="print the settings' JSON schema")
     return parser
