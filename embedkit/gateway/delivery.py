@@ -1,8 +1,8 @@
 """The way of one answer to its client: written by the slot that has the ticket, while its request's task waits.
 
-Two tasks share it. The slot's writes (``begin``, ``send``); the request's says that the client has left (``leave``), and
-then a write in progress ends and later ones are dropped: of a lane whose engine computes on for nobody, the answer is
-read to its end and goes nowhere.
+Two tasks share it. The slot's writes (``begin``, ``send``); the request's says that the client has left (``leave``),
+and then a write in progress ends and later ones are dropped: of a lane whose engine computes on for nobody, the answer
+is read to its end and goes nowhere.
 """
 
 from __future__ import annotations

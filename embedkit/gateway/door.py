@@ -1,8 +1,9 @@
 """One request through the door: read, decided about, and either answered here or sent through its lane.
 
-Nothing is decided in this file that the pure ones can decide. It reads the body, makes the ticket, waits in the lane, and
-writes the answer; beside the wait a task listens for the client's leaving, which cancels it. So a client that leaves
-while it is queued has left the lane in that step, and one whose call is out is aborted or detached, by its lane's kind.
+Nothing is decided in this file that the pure ones can decide. It reads the body, makes the ticket, waits in the lane,
+and writes the answer; beside the wait a task listens for the client's leaving, which cancels it. So a client that
+leaves while it is queued has left the lane in that step, and one whose call is out is aborted or detached, by its
+lane's kind.
 
 Tested in ``tests/gateway``: ``test_openai.py``, ``test_ollama.py``, ``test_leaving.py``, ``test_runs.py``.
 """
@@ -39,8 +40,8 @@ logger = logging.getLogger("embedkit.gateway")
 JSON: Header = (b"content-type", b"application/json")
 
 # A lane gives a person's attempt without a deadline a limit of seconds, made for short embeddings, and tries a timeout
-# again. Here the ladder's own limit holds for everybody: an unchanged client may send what takes minutes. With a deadline
-# a lane does neither. Ten years stand for "none".
+# again. Here the ladder's own limit holds for everybody: an unchanged client may send what takes minutes. With a
+# deadline a lane does neither. Ten years stand for "none".
 _NO_DEADLINE = 10 * 365 * 86_400.0
 _PASSED_ON = ("content-type", "accept", "traceparent", "tracestate", "user-agent")
 _READERS = trio.CapacityLimiter(2)

@@ -10,8 +10,8 @@ Shapes that two readers could understand differently (a length and chunks at onc
 refused, though nothing of a head is ever passed on as bytes: what the engine gets is written anew.
 
 While a request waits, somebody has to notice that its client has left. No HTTP client closes one half of its
-connection, so the end of its stream is its leaving (``until_gone``). What a client sends ahead of its answer is kept, up
-to the bound on a head; more is no pipelining but a flood, and counts as leaving.
+connection, so the end of its stream is its leaving (``until_gone``). What a client sends ahead of its answer is kept,
+up to the bound on a head; more is no pipelining but a flood, and counts as leaving.
 
 An answer is written by one task at a time: by the connection's own, or by the slot that has the ticket while the
 connection's own task waits for it.
@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 
 import attrs
 import h11
@@ -36,6 +37,7 @@ Header = tuple[bytes, bytes]
 
 _READ = 1 << 16
 _PIECE = 1 << 16
+_REASONS = {int(status): status.phrase.encode("ascii") for status in HTTPStatus}
 _HEAD_END = re.compile(rb"\n\r?\n")
 _FOLDED = re.compile(rb"\n[ \t]")
 # Seconds that a connection may be idle between two requests.
@@ -304,9 +306,11 @@ class Inbound:
             message = f"the request's head is larger than {self._settings.max_header} bytes (gateway.max_header)"
             return Refusal(431, "head_too_large", message)
         # h11's own words may quote what was sent.
-        return bad("what was sent is no HTTP/1.1 request", code="not_http", status=error.error_status_hint)
+        return bad("what was sent is no request of HTTP/1.1", code="not_http", status=error.error_status_hint)
 
     def _request_of(self, event: h11.Request) -> Request:
+        if event.http_version not in (b"1.0", b"1.1"):
+            raise bad("this speaks HTTP/1.1, and no other version", code="http_version", status=505)
         end = _HEAD_END.search(self._head)
         if _FOLDED.search(self._head, 0, end.start() + 1 if end else len(self._head)):
             raise bad("a header is folded over two lines, which nobody may do any more", code="not_http")
@@ -327,7 +331,8 @@ class Inbound:
     def _begin(self, status: int, headers: Sequence[Header]) -> bytes:
         if status != 200 and self._state.their_state is not h11.DONE:
             headers = [*headers, (b"connection", b"close")]  # it was not read whole: what follows is no request
-        return self._state.send(h11.Response(status_code=status, headers=list(headers))) or b""
+        reason = _REASONS.get(status, b"")
+        return self._state.send(h11.Response(status_code=status, headers=list(headers), reason=reason)) or b""
 
     def _data(self, data: bytes) -> bytes:
         return self._state.send(h11.Data(data=data)) or b"" if data else b""

@@ -28,8 +28,8 @@ def check_places(places: Sequence[Place], *, has_keys: bool) -> None:
     for place in places:
         if place.host is not None and not has_keys and not _is_loopback(place.host):
             raise UsageError(
-                f"{place} can be reached from other machines, and there are no keys: add [[gateway.keys]], or listen on "
-                "127.0.0.1 or on a unix socket"
+                f"{place} can be reached from other machines, and there are no keys: add [[gateway.keys]], or listen "
+                "on 127.0.0.1 or on a unix socket"
             )
 
 
@@ -116,17 +116,24 @@ async def _listen_unix(path: Path) -> trio.SocketListener:
 
 async def _remove_dead(path: Path) -> None:
     """Remove a socket that nobody listens on any more, as a process that was killed leaves it behind."""
-    try:
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise FileExistsError(errno.EEXIST, "a file is there that is no socket")
-    except FileNotFoundError:
+    if not _is_socket(path):
         return
     try:
         await (await trio.open_unix_socket(path)).aclose()
     except ConnectionRefusedError:
-        path.unlink(missing_ok=True)
+        remove_socket(path)
     else:
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
+def _is_socket(path: Path) -> bool:
+    """Whether a socket is there; raises if something else is."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise FileExistsError(errno.EEXIST, "a file is there that is no socket")
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _why(error: OSError) -> str:

@@ -1,7 +1,7 @@
 """What the gateway itself answers when it does not pass an engine's answer on. Pure.
 
-Every refusal is one sentence and a code, in the shape that the client's own library knows: OpenAI's ``error`` object, or
-Ollama's ``error`` string. Whose time it was stands in ``attribution`` and in the headers.
+Every refusal is one sentence and a code, in the shape that the client's own library knows: OpenAI's ``error`` object,
+or Ollama's ``error`` string. Whose time it was stands in ``attribution`` and in the headers.
 """
 
 from __future__ import annotations

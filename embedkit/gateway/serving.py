@@ -157,14 +157,15 @@ async def open_gateway(engine: Engine) -> AsyncGenerator[Gateway]:
     failed: Exception | None = None
     try:
         async with trio.open_nursery() as clients:
-            listening = trio.CancelScope()
-            for listener in listeners:
-                clients.start_soon(partial(_listen, gateway, listener, clients, listening, tls=tls))
+            listening = [trio.CancelScope() for _ in listeners]
+            for listener, scope in zip(listeners, listening, strict=True):
+                clients.start_soon(partial(_listen, gateway, listener, clients, scope, tls=tls))
             try:
                 yield gateway
             except Exception as error:
                 failed = error  # kept aside, so that the nursery does not wrap it in a group
-            listening.cancel()
+            for scope in listening:
+                scope.cancel()
             gateway.close()
             if failed is None:
                 with trio.move_on_after(settings.drain_timeout):
@@ -183,7 +184,7 @@ async def _listen(
     gateway: Gateway,
     listener: trio.SocketListener,
     clients: trio.Nursery,
-    listening: trio.CancelScope,
+    scope: trio.CancelScope,
     *,
     tls: ssl.SSLContext | None,
 ) -> None:
@@ -202,5 +203,5 @@ async def _listen(
         else:
             await gateway.serve(stream, is_local=is_local)
 
-    with listening:
+    with scope:
         await trio.serve_listeners(handle, [listener], handler_nursery=clients)

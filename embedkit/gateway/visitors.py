@@ -1,8 +1,8 @@
 """Whether a browser was sent here by somebody else's page. Pure.
 
-The page and what it reads show who uses an engine, so they are for those who mean to see them. A page of another site can
-make a browser ask, but not hide that it did: it sends its ``Origin``. And a name of that site's own, pointed at this
-machine (DNS rebinding), stands in ``Host``. So both are looked at. An address cannot be pointed elsewhere.
+The page and what it reads show who uses an engine, so they are for those who mean to see them. A page of another site
+can make a browser ask, but not hide that it did: it sends its ``Origin``. And a name of that site's own, pointed at
+this machine (DNS rebinding), stands in ``Host``. So both are looked at. An address cannot be pointed elsewhere.
 """
 
 from __future__ import annotations

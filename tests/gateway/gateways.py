@@ -75,15 +75,18 @@ async def open_house(
     """A gateway before one scripted engine, whose provider is called ``box``."""
     async with open_scripted_engine(**script) as scripted:
         chosen = settings or settings_for(scripted, kind, gateway=gateway, **(provider or {}))
-        async with open_engine(chosen, environ=environ or {}) as engine, open_gateway(engine) as opened:
-            async with httpx.AsyncClient(base_url=opened.url, timeout=30.0, trust_env=False) as client:
-                yield House(opened, engine, scripted, client)
+        async with (
+            open_engine(chosen, environ=environ or {}) as engine,
+            open_gateway(engine) as opened,
+            httpx.AsyncClient(base_url=opened.url, timeout=30.0, trust_env=False) as client,
+        ):
+            yield House(opened, engine, scripted, client)
 
 
 async def wait_until(condition: Any) -> None:
     """Wait until ``condition`` holds, which tasks of this very process bring about."""
     with trio.fail_after(10):
-        while not condition():
+        while not condition():  # noqa: ASYNC110  # a lane tells nobody of its totals
             await trio.sleep(0.001)
 
 
