@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import orjson
 import trio
@@ -155,7 +156,7 @@ class _Queueing:
             tenant=wishes.tenant,
             deadline_at=now + patience,
             circuit=None if run is None else run.circuit,
-            on_provider_timeout=None if run is None else run.circuit.trip,
+            on_provider_timeout=None if run is None else partial(shared.trip, self._served.provider, run.circuit),
             ids=Ids(service="gateway", stage="query", role=self._role, run=wishes.run),
         )
         waits = shared.settings.gateway.queue_deadline

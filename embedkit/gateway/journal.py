@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
+import trio
 
 from embedkit.clocks import ZERO, Clocks
 
@@ -83,11 +84,15 @@ class Journal:
     """See the module.
 
     Attributes:
-        ended: Called with each entry that has ended.
+        version: Grows with each change.
+        listeners: Each is called with each entry that has ended.
     """
 
-    def __init__(self, ended: Callable[[Entry], None] | None = None) -> None:
-        self.ended = ended
+    def __init__(self) -> None:
+        self.version = 0
+        self.listeners: list[Callable[[Entry], object]] = []
+        # Made when somebody waits: most changes have nobody to tell.
+        self._changed: trio.Event | None = None
         self._here: dict[str, Entry] = {}
         self._last: deque[Entry] = deque(maxlen=_KEPT)
         self._queued_of_key = Counter[str]()
@@ -96,6 +101,7 @@ class Journal:
     def open(self, entry: Entry) -> None:
         """A request waits for a slot."""
         self._here[entry.ticket] = entry
+        self._note_change()
         self._queued_of_key[entry.key] += 1
 
     def dispatched(self, entry: Entry, now: float) -> None:
@@ -104,6 +110,7 @@ class Journal:
             entry.dispatched_at = now
             entry.outcome = "in-flight"
             self._queued_of_key[entry.key] -= 1
+            self._note_change()
 
     def close(self, entry: Entry) -> None:
         """It has ended, as its fields say."""
@@ -116,8 +123,27 @@ class Journal:
         if entry.outcome == "succeeded":
             mean, taken = self._mean_seconds.get(entry.provider), entry.clocks.provider_time
             self._mean_seconds[entry.provider] = taken if mean is None else mean + _NEWEST * (taken - mean)
-        if self.ended is not None:
-            self.ended(entry)
+        for listener in self.listeners:
+            listener(entry)
+        self._note_change()
+
+    async def change_after(self, version: int) -> None:
+        """Return when more has happened than at ``version``.
+
+        Cancellation:
+            Nothing changes.
+        """
+        await trio.lowlevel.checkpoint()
+        while self.version == version:
+            if self._changed is None:
+                self._changed = trio.Event()
+            await self._changed.wait()
+
+    def _note_change(self) -> None:
+        self.version += 1
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     def queued_of(self, key: str) -> int:
         """How many requests of a key wait."""

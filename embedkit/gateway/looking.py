@@ -16,12 +16,15 @@ import trio
 from embedkit.errors import ProviderError
 from embedkit.gateway.asked import json_object, model_name
 from embedkit.gateway.catalogue import Served, ollama_model, openai_model
+from embedkit.gateway.events import tell_events
 from embedkit.gateway.inbound import Header, Inbound, Request
 from embedkit.gateway.keyring import Client
+from embedkit.gateway.page import page
 from embedkit.gateway.paths import dialect_of, model_of
 from embedkit.gateway.refusals import Refusal, refusal_of
 from embedkit.gateway.relaying import Answer
 from embedkit.gateway.shared import Shared
+from embedkit.gateway.snapshots import snapshot_of
 from embedkit.gateway.wishes import read_wishes
 
 JSON: Header = (b"content-type", b"application/json")
@@ -57,8 +60,8 @@ async def answer_look(shared: Shared, inbound: Inbound, request: Request) -> Non
         The client's answer is cut short.
     """
     path = request.path
-    if path in _HEALTH:
-        method, show = "GET", _HEALTH[path]
+    if path in _OPEN:
+        method, show = "GET", _OPEN[path]
         client = Client()
     else:
         client = shared.keyring.client(request.headers)
@@ -187,13 +190,35 @@ async def _forget_run(look: _Look) -> None:
     await look.say({"run": name, "forgotten": True})
 
 
-_HEALTH: Mapping[str, Show] = {"/healthz": _alive, "/readyz": _ready}
+async def _status(look: _Look) -> None:
+    await look.say(snapshot_of(look.shared))
+
+
+async def _events(look: _Look) -> None:
+    await tell_events(look.shared, look.inbound)
+
+
+async def _metrics(look: _Look) -> None:
+    kind, body = look.shared.metrics.text()
+    await look.inbound.answer(200, [(b"content-type", kind)], body)
+
+
+async def _page(look: _Look) -> None:
+    headers, body = page()
+    await look.inbound.answer(200, headers, body)
+
+
+# What needs no key: it says nothing of anybody.
+_OPEN: Mapping[str, Show] = {"/healthz": _alive, "/readyz": _ready, "/": _page}
 _LOOKS: Mapping[str, tuple[str, Show]] = {
     "/v1/models": ("GET", _models),
     "/api/tags": ("GET", _tags),
     "/api/version": ("GET", _version),
     "/api/ps": ("GET", _running),
     "/api/show": ("POST", _show),
+    "/embedkit/status": ("GET", _status),
+    "/embedkit/events": ("GET", _events),
+    "/metrics": ("GET", _metrics),
 }
 
 

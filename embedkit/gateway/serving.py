@@ -57,7 +57,7 @@ class Gateway:
 
     def close(self) -> None:
         """Let nothing more in, and shed what is queued. Calls that are out go on."""
-        self.shared.is_closing = True
+        self.shared.closing.set()
         for lane in self.shared.engine.lanes:
             lane.close()
         for scope in list(self._resting):

@@ -5,18 +5,23 @@ from __future__ import annotations
 import secrets
 import socket
 import time
+from collections import Counter
 from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING
 
+import trio
+
 from embedkit.gateway.catalogue import Catalogue, Served
 from embedkit.gateway.journal import Journal
 from embedkit.gateway.keyring import Keyring
+from embedkit.gateway.metrics import Metrics
 from embedkit.gateway.relaying import Upstream
 from embedkit.gateway.runs import Runs
 from embedkit.providers.endpoints import endpoint_of
 
 if TYPE_CHECKING:
+    from embedkit.admission.circuit import Circuit
     from embedkit.engine import Engine
 
 
@@ -33,8 +38,10 @@ class Shared:
         catalogue: What is served.
         runs: Whose circuits are kept.
         journal: What has lately happened.
+        metrics: For ``/metrics``.
         names: Host names, in lower case, under which the page may be asked for.
-        is_closing: Nothing more is let in. Written by ``serving``.
+        closing: Nothing more is let in. Set by ``serving``.
+        trips: How many circuits of runs have opened, by provider.
         started_at: Seconds since the epoch.
 
     Raises:
@@ -51,12 +58,25 @@ class Shared:
         self.journal = Journal()
         listened = [place.host for place in settings.gateway.listen if place.host is not None]
         self.names = frozenset(name.lower() for name in (*settings.gateway.hosts, *listened, socket.gethostname()))
-        self.is_closing = False
+        self.closing = trio.Event()
+        self.trips = Counter[str]()
         self.started_at = time.time()
+        self.metrics = Metrics(self)
         self._upstreams = {name: self._reach(name, engine.environ) for name in self.catalogue.served}
         # A ticket's id means something beyond this process: in a client's log it must not be another's.
         self._nonce = secrets.token_hex(4)
         self._numbers = count(1)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing more is let in."""
+        return self.closing.is_set()
+
+    def trip(self, provider: str, circuit: Circuit, error: Exception) -> None:
+        """The lane's word that a request of a run has finally timed out: synchronous, before the next take."""
+        if not circuit.is_open:
+            self.trips[provider] += 1
+        circuit.trip(error)
 
     def upstream(self, provider: str) -> Upstream:
         """The connections to a provider's engine."""

@@ -116,6 +116,10 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         default=[],
         help="host:port or unix:PATH, may be repeated (default: gateway.listen)",
     )
+    top = command("top", "a gateway as it changes: slots, waits, the last requests")
+    top.add_argument("url", nargs="?", metavar="URL", help="where it is (default: gateway.listen)")
+    top.add_argument("--key-env", metavar="NAME", help="the variable that holds the key it asks for")
+    top.add_argument("--once", action="store_true", help="show it once and end")
     settings = command("settings", "what is in force, and where each value came from")
     settings.add_argument("--schema", action="store_true", help="print the settings' JSON schema")
     return parser

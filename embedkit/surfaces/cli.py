@@ -22,6 +22,7 @@ from embedkit.surfaces import (
     settings_command,
     status_command,
     sync_command,
+    top_command,
     watch_command,
 )
 from embedkit.surfaces.arguments import make_parser
@@ -33,6 +34,7 @@ _COMMANDS = {
     "search": search_command.run,
     "status": status_command.run,
     "serve": serve_command.run,
+    "top": top_command.run,
     "watch": watch_command.run,
     "add": add_command.run,
     "forget": forget_command.run,

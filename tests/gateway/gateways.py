@@ -42,6 +42,12 @@ class House:
     async def embed(self, *texts: str, headers: Mapping[str, str] | None = None, **more: Any) -> httpx.Response:
         return await self.client.post("/v1/embeddings", json=self.body(*texts, **more), headers=headers)
 
+    async def settled(self) -> None:
+        """Wait until nobody is here any more, and check that all are accounted for."""
+        here = self.gateway.shared.journal.here
+        await wait_until(lambda: not list(here()) and not self.totals.in_flight and not self.totals.queued)
+        self.check_balanced()
+
     def check_balanced(self) -> None:
         totals = self.totals
         assert totals.offered == totals.accounted

@@ -129,8 +129,7 @@ async def test_a_full_room_says_when_to_come_again() -> None:
             assert 1 <= int(reply.headers["retry-after"]) <= 60
             assert house.totals.offered == 2  # who is refused was not offered
             nursery.cancel_scope.cancel()
-        await wait_until(lambda: house.totals.in_flight == 0)
-        house.check_balanced()
+        await house.settled()
 
 
 async def test_a_keys_own_bound_on_who_waits() -> None:
@@ -145,8 +144,7 @@ async def test_a_keys_own_bound_on_who_waits() -> None:
             nursery.start_soon(lambda: house.embed("a", headers=bearer("people-secret")))
             await wait_until(lambda: house.totals.queued == 3)
             nursery.cancel_scope.cancel()
-        await wait_until(lambda: house.totals.in_flight == 0)
-        house.check_balanced()
+        await house.settled()
 
 
 async def test_a_deadline_that_passes_in_the_queue() -> None:
@@ -188,8 +186,7 @@ async def test_a_deadline_that_passes_while_the_call_is_out() -> None:
     async with open_house(rules=[Rule(nth(1), hold(trio.Event()))]) as house:
         reply = await house.embed("first", headers={"X-Embedkit-Deadline": "0.1"})
         assert (reply.status_code, reply.json()["error"]["code"]) == (504, "deadline_exceeded")
-        await wait_until(lambda: house.totals.in_flight == 0)
-        house.check_balanced()
+        await house.settled()
 
 
 async def test_a_providers_timeout() -> None:

@@ -52,7 +52,7 @@ async def test_who_leaves_while_queued_was_never_sent() -> None:
             await stream.aclose()
         assert house.scripted.log.requests == 4
         assert house.totals.succeeded == 4
-        house.check_balanced()
+        await house.settled()
 
 
 async def test_who_left_is_not_sent_though_its_slot_was_free_in_the_same_step() -> None:
@@ -68,7 +68,7 @@ async def test_who_left_is_not_sent_though_its_slot_was_free_in_the_same_step() 
         await wait_until(lambda: house.totals.offered == house.totals.accounted and not house.totals.in_flight)
         assert house.scripted.log.requests == 1
         await first.aclose()
-        house.check_balanced()
+        await house.settled()
 
 
 async def test_a_dispatched_call_is_aborted_on_a_budget_lane() -> None:
@@ -79,7 +79,7 @@ async def test_a_dispatched_call_is_aborted_on_a_budget_lane() -> None:
         await house.scripted.wait_until(lambda log: log.records[0].client_left)
         await wait_until(lambda: house.totals.aborted == 1)
         assert (await house.embed("good")).status_code == 200
-        house.check_balanced()
+        await house.settled()
 
 
 async def test_a_dispatched_call_is_detached_on_a_capacity_lane() -> None:
@@ -98,7 +98,7 @@ async def test_a_dispatched_call_is_detached_on_a_capacity_lane() -> None:
         await next_one.aclose()
         assert not house.scripted.log.records[0].client_left
         assert house.totals.succeeded == 2
-        house.check_balanced()
+        await house.settled()
 
 
 @attrs.frozen

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import trio
-from command_line import Shell, in_a_process, settings_text
+from command_line import Ended, Shell, in_a_process, settings_text
 from processes import running
 
 from embedkit.testing import open_scripted_engine
@@ -96,3 +96,22 @@ async def test_an_address_that_is_taken(tmp_path: Path) -> None:
     ended.check_one_line("cannot listen", "Address already in use")
     assert ended.code == 2
     await listeners[0].aclose()
+
+
+async def test_top_shows_a_gateway_that_is_served(tmp_path: Path) -> None:
+    async with open_scripted_engine() as scripted:
+        (tmp_path / "embedkit.toml").write_text(settings_text(scripted.openai_url))
+        async with running(tmp_path, *FREE, "--json") as command:
+            address = (await command.json(0))["listening"][0]
+
+            async def top(url: str, *arguments: str) -> Ended:
+                return await trio.to_thread.run_sync(lambda: in_a_process(tmp_path, "top", url, *arguments))
+
+            ended = await top(f"http://{address}")
+            assert ended.code == 0, ended.err
+            assert ended.out.startswith("embedkit gateway, up for")
+            assert "box: scripted at" in ended.out
+            assert (await top(f"http://{address}", "--json", "--once")).json["lanes"][0]["capacity"] == 1
+            ended = await top(scripted.base_url)
+            ended.check_one_line("is no gateway")
+            assert ended.code == 2
