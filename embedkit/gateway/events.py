@@ -55,7 +55,7 @@ async def tell_events(shared: Shared, inbound: Inbound) -> None:
 
 async def _tell(shared: Shared, inbound: Inbound) -> None:
     version = shared.journal.version
-    await inbound.begin(200, _HEADERS, event_of(shared))
+    await inbound.begin(200, _HEADERS, event_of(shared, with_past=True))
     while True:
         await trio.sleep(LEAST_INTERVAL)
         with trio.move_on_after(_LONGEST_SILENCE):
@@ -64,6 +64,6 @@ async def _tell(shared: Shared, inbound: Inbound) -> None:
         await inbound.send(event_of(shared))
 
 
-def event_of(shared: Shared) -> bytes:
-    """The gateway as it is, as one event."""
-    return b"event: snapshot\ndata: " + orjson.dumps(snapshot_of(shared)) + b"\n\n"
+def event_of(shared: Shared, *, with_past: bool = False) -> bytes:
+    """The gateway as it is, as one event; the first tells of the last two minutes too."""
+    return b"event: snapshot\ndata: " + orjson.dumps(snapshot_of(shared, with_past=with_past)) + b"\n\n"

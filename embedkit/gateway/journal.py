@@ -83,13 +83,17 @@ class Entry:
 class Journal:
     """See the module.
 
+    Args:
+        changed: Called at each change.
+
     Attributes:
         version: Grows with each change.
         listeners: Each is called with each entry that has ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], object] | None = None) -> None:
         self.version = 0
+        self._tell = changed
         self.listeners: list[Callable[[Entry], object]] = []
         # Made when somebody waits: most changes have nobody to tell.
         self._changed: trio.Event | None = None
@@ -141,6 +145,8 @@ class Journal:
 
     def _note_change(self) -> None:
         self.version += 1
+        if self._tell is not None:
+            self._tell()
         if self._changed is not None:
             self._changed.set()
             self._changed = None

@@ -6,7 +6,7 @@ import secrets
 import socket
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from embedkit.gateway.catalogue import Catalogue, Served
 from embedkit.gateway.journal import Journal
 from embedkit.gateway.keyring import Keyring
 from embedkit.gateway.metrics import Metrics
+from embedkit.gateway.past import Past
 from embedkit.gateway.relaying import Upstream
 from embedkit.gateway.runs import Runs
 from embedkit.providers.endpoints import endpoint_of
@@ -38,6 +39,7 @@ class Shared:
         catalogue: What is served.
         runs: Whose circuits are kept.
         journal: What has lately happened.
+        past: Two minutes of each lane.
         metrics: For ``/metrics``.
         names: Host names, in lower case, under which the page may be asked for.
         closing: Nothing more is let in. Set by ``serving``.
@@ -55,7 +57,8 @@ class Shared:
         self.keyring = Keyring(settings.gateway.keys, engine.environ)
         self.catalogue = Catalogue(settings)
         self.runs = Runs()
-        self.journal = Journal()
+        self.past = Past(self._look)
+        self.journal = Journal(lambda: self.past.changed(trio.current_time()))
         listened = [place.host for place in settings.gateway.listen if place.host is not None]
         self.names = frozenset(name.lower() for name in (*settings.gateway.hosts, *listened, socket.gethostname()))
         self.closing = trio.Event()
@@ -98,6 +101,11 @@ class Shared:
         """
         for upstream in self._upstreams.values():
             await upstream.aclose()
+
+    def _look(self) -> Iterator[tuple[str, int, float]]:
+        for name in self.catalogue.served:
+            seen = self.engine.lane(name).statistics()
+            yield name, seen.weight_in_flight, seen.longest_wait
 
     def _reach(self, name: str, environ: Mapping[str, str]) -> Upstream:
         reached = endpoint_of(self.settings, name, environ)

@@ -22,8 +22,13 @@ _WAITING_SHOWN = 50
 _RUNS_SHOWN = 20
 
 
-def snapshot_of(shared: Shared) -> dict[str, Any]:
-    """All that is shown, as JSON."""
+def snapshot_of(shared: Shared, *, with_past: bool = False) -> dict[str, Any]:
+    """All that is shown, as JSON.
+
+    Args:
+        shared: The gateway.
+        with_past: Two minutes of each lane as well.
+    """
     now = trio.current_time()
     here = list(shared.journal.here())
     lanes = []
@@ -37,6 +42,7 @@ def snapshot_of(shared: Shared) -> dict[str, Any]:
                 "slots": out,
                 "waiting": [entry.as_json(now) for entry in waiting[:_WAITING_SHOWN]],
                 "waiting_more": max(len(waiting) - _WAITING_SHOWN, 0),
+                **({"past": shared.past.of(served.provider, now)} if with_past else {}),
             }
         )
     return {

@@ -21,7 +21,8 @@ def top_lines(now: Mapping[str, Any]) -> Iterator[str]:
         yield f"run {_name(run['run'])} of {_name(run['tenant'])}: circuit open: {run['cause']}"
     if now["last"]:
         yield ""
-        yield f"{'last':<14}{'engine':<12}{'class':<13}{'tenant':<16}{'outcome':<11}{'queue':>9}{'provider':>9}  attempts"
+        heads = f"{'last':<14}{'engine':<12}{'class':<13}{'tenant':<16}{'outcome':<11}"
+        yield f"{heads}{'queue':>9}{'provider':>9}  attempts"
         for one in now["last"][:_SHOWN]:
             yield (
                 f"{one['ticket']:<14}{one['provider'][:11]:<12}{one['class']:<13}{_name(one['tenant'])[:15]:<16}"
