@@ -33,6 +33,7 @@ from embedkit.gateway.refusals import Refusal, closing, refusal_of, seconds_unti
 from embedkit.gateway.relaying import Answer, Outgoing, Relaying
 from embedkit.gateway.runs import Run
 from embedkit.gateway.shared import Shared
+from embedkit.gateway.translating import OPENAI_PATH, from_openai, to_openai
 from embedkit.gateway.visitors import check_visitor
 from embedkit.gateway.wishes import read_wishes
 
@@ -44,7 +45,7 @@ JSON: Header = (b"content-type", b"application/json")
 # again. Here the ladder's own limit holds for everybody: an unchanged client may send what takes minutes. With a
 # deadline a lane does neither. Ten years stand for "none".
 _NO_DEADLINE = 10 * 365 * 86_400.0
-_PASSED_ON = ("content-type", "accept", "traceparent", "tracestate", "user-agent")
+_PASSED_ON = ("accept", "traceparent", "tracestate", "user-agent")
 _READERS = trio.CapacityLimiter(2)
 
 
@@ -102,6 +103,8 @@ class _Queueing:
         self._wishes = read_wishes(request.headers, client)
         self._dialect = queued.dialect
         self._outgoing = _outgoing(request, served, queued, asked, body)
+        self._is_translated = _is_translated(queued, served)
+        self._asked_model = asked.model
         self._inputs = asked.inputs
         self._path = request.path
         self._role = "embedding" if queued.embeds else "chat"
@@ -204,10 +207,16 @@ class _Queueing:
         if failure is not None:
             await self._refuse(failure, relaying, delivery)
         elif answer is not None:
+            answer = self._translated(answer)
             entry.status = answer.status
             await self._inbound.answer(answer.status, [*answer.headers, *self._headers(ticket.clocks)], answer.body)
         else:
             await self._inbound.finish()
+
+    def _translated(self, answer: Answer) -> Answer:
+        if not self._is_translated:
+            return answer
+        return Answer(answer.status, [JSON], from_openai(answer.body, self._path, self._asked_model))
 
     async def _listen(self, scope: trio.CancelScope) -> None:
         await self._inbound.until_gone()
@@ -291,6 +300,9 @@ def _outgoing(request: Request, served: Served, queued: Queued, asked: Asked, bo
         Refusal: The engine does not speak this dialect.
     """
     path = queued.path
+    if _is_translated(queued, served):
+        body = to_openai(asked.document, path, served.model)
+        return Outgoing(OPENAI_PATH, body, _passed_on(request), streams=False, is_kept=True)
     if queued.dialect == "ollama" and served.kind != "ollama":
         message = f"the model {asked.model!a} speaks OpenAI's dialect; ask it at {_openai_path(queued)}"
         raise Refusal(400, "other_dialect", message)
@@ -299,12 +311,19 @@ def _outgoing(request: Request, served: Served, queued: Queued, asked: Asked, bo
     name = served.own_name(asked.model)
     if name is not None:
         body = with_model(body, asked.document, name)
-    headers = [
+    return Outgoing(path, body, _passed_on(request), asked.streams)
+
+
+def _is_translated(queued: Queued, served: Served) -> bool:
+    return queued.dialect == "ollama" and queued.embeds and served.kind != "ollama"
+
+
+def _passed_on(request: Request) -> list[Header]:
+    return [
         (header.encode("ascii"), value.encode("latin-1"))
         for header in _PASSED_ON
-        if header != "content-type" and (value := request.headers.get(header)) is not None
+        if (value := request.headers.get(header)) is not None
     ]
-    return Outgoing(path, body, headers, asked.streams)
 
 
 def _ending(failure: EmbedkitError) -> str:
@@ -315,6 +334,4 @@ def _ending(failure: EmbedkitError) -> str:
 
 
 def _openai_path(queued: Queued) -> str:
-    if queued.embeds:
-        return "/v1/embeddings"
     return "/v1/completions" if queued.path == "/api/generate" else "/v1/chat/completions"

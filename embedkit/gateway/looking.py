@@ -116,7 +116,7 @@ async def _model(look: _Look) -> None:
 
 async def _tags(look: _Look) -> None:
     since = datetime.fromtimestamp(look.shared.started_at, UTC).isoformat()
-    models = [ollama_model(name, since) for name, served in look.shared.catalogue.listed() if served.kind == "ollama"]
+    models = [ollama_model(name, since) for name, _ in look.shared.catalogue.listed()]
     await look.say({"models": models})
 
 

@@ -25,7 +25,7 @@ from embedkit.gateway.delivery import Delivery
 from embedkit.gateway.inbound import Header
 from embedkit.providers.exchange import Reply
 from embedkit.providers.failures import Asked, failure_of
-from embedkit.providers.http import HttpEndpoint
+from embedkit.providers.http import MAX_RESPONSE_BYTES, HttpEndpoint
 from embedkit.providers.relay import Head, Relay
 from embedkit.providers.retry import DecidesRetry
 from embedkit.settings import Limit
@@ -98,12 +98,14 @@ class Outgoing:
         body: Its bytes.
         headers: Besides the endpoint's own.
         streams: Whether its answer comes in pieces.
+        is_kept: Whether its answer is kept whole, however large: it is to be translated.
     """
 
     path: str
     body: bytes = attrs.field(repr=False)
     headers: Sequence[Header] = attrs.field(repr=False)
     streams: bool
+    is_kept: bool = False
 
 
 class Relaying:
@@ -176,8 +178,9 @@ class Relaying:
             head = await self._of_engine(lambda: relay.ask("POST", out.path, out.body, out.headers))
             if not 200 <= head.status < 300:
                 await self._refuse(relay, head)
-            if not out.streams and (head.length is None or head.length <= WHOLE):
-                body, is_whole = await self._read(relay, WHOLE)
+            most = MAX_RESPONSE_BYTES if out.is_kept else WHOLE
+            if not out.streams and (head.length is None or head.length <= most):
+                body, is_whole = await self._read(relay, most)
                 if is_whole:
                     return Answer(head.status, head.headers, body)
                 await self._stream(relay, head, body)

@@ -110,6 +110,25 @@ async def test_an_answer_is_byte_for_byte_the_engines() -> None:
             assert ours.headers["content-type"] == theirs.headers["content-type"]
 
 
+@pytest.mark.parametrize("base64", ["gives", "ignores"])
+async def test_an_ollama_client_has_embeddings_of_any_engine(base64: Any) -> None:
+    def ask(client: ollama.Client) -> None:
+        found = client.embed(model="box", input=["a", "b"], truncate=False, keep_alive="5m")
+        assert found.model == "box"
+        for vector, text in zip(found.embeddings, "ab", strict=True):
+            assert vector == pytest.approx(vector_of(text, 8))
+        assert client.embeddings(model="scripted", prompt="a").embedding == pytest.approx(vector_of("a", 8))
+        assert [model.model for model in client.list().models] == ["scripted", "box"]
+        with pytest.raises(ollama.ResponseError, match="options"):
+            client.embed(model="box", input="a", options={"num_ctx": 1})
+
+    async with open_house(base64=base64) as house:
+        client = ollama.Client(host=house.gateway.url)
+        await in_a_thread(lambda: ask(client))
+        client._client.close()
+        house.check_balanced()
+
+
 async def test_an_ollama_client_is_told_which_dialect_a_model_speaks() -> None:
     async with open_house() as house:
         reply = await house.client.post("/api/chat", json={"model": "scripted", "messages": QUESTION})
