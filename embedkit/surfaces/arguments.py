@@ -86,6 +86,18 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     probe.add_argument("name", nargs="?", metavar="PROVIDER", help="which provider (default: the one that embeds)")
     watch = command("watch", "sync, and sync again whenever files change")
     _add_paths(watch)
+    serve = command("serve", "a gateway: other programs share the engines' lanes over HTTP")
+    serve.add_argument(
+        "--listen",
+        metavar="WHERE",
+        action="append",
+        default=[],
+        help="host:port or unix:PATH, may be repeated (default: gateway.listen)",
+    )
+    top = command("top", "a gateway as it changes: slots, waits, the last requests")
+    top.add_argument("url", nargs="?", metavar="URL", help="where it is (default: gateway.listen)")
+    top.add_argument("--key-env", metavar="NAME", help="the variable that holds the key it asks for")
+    top.add_argument("--once", action="store_true", help="show it once and end")
     add = command("add", "store texts that are in no folder: JSON lines on standard input")
     add.add_argument("--tenant", metavar="NAME", help="whose texts (default: `default`)")
     add.add_argument("--repository", metavar="NAME", required=True, help="where they go; made if there is none")
@@ -108,18 +120,6 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     _add_to(panel)
     analyze = command("analyze", "what a debug.jsonl says of each model")
     analyze.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the log (default: ask.log)")
-    serve = command("serve", "a gateway: other programs share the engines' lanes over HTTP")
-    serve.add_argument(
-        "--listen",
-        metavar="WHERE",
-        action="append",
-        default=[],
-        help="host:port or unix:PATH, may be repeated (default: gateway.listen)",
-    )
-    top = command("top", "a gateway as it changes: slots, waits, the last requests")
-    top.add_argument("url", nargs="?", metavar="URL", help="where it is (default: gateway.listen)")
-    top.add_argument("--key-env", metavar="NAME", help="the variable that holds the key it asks for")
-    top.add_argument("--once", action="store_true", help="show it once and end")
     settings = command("settings", "what is in force, and where each value came from")
     settings.add_argument("--schema", action="store_true", help="print the settings' JSON schema")
     return parser
