@@ -95,9 +95,11 @@ class Inbound:
         # Bytes of the head that is being read, to see its shape; empty within a body.
         self._head = bytearray()
         self._ahead = 0
+        self._size = 0
         self._is_head_request = False
         # When the request that is being read must be there; infinite while there is none.
         self._scope: trio.CancelScope | None = None
+        self._is_resting = False
 
     async def next_request(self) -> Request | None:
         """The head of the next request; ``None`` when the client has no more.
@@ -110,19 +112,28 @@ class Inbound:
         """
         self._head = bytearray()
         self._ahead = 0
+        self._size = 0
         with trio.CancelScope(deadline=trio.current_time() + IDLE_SECONDS) as scope:
             self._scope = scope
+            self._is_resting = True
             # Of a client that sent its next request ahead, the first bytes are there already.
             if self._state.trailing_data[0]:
                 self._note_head(self._state.trailing_data[0])
             event = await self._next_event()
+            self._is_resting = False
             if not isinstance(event, h11.Request):
                 return None
             self._is_head_request = event.method == b"HEAD"
             return self._request_of(event)
+        self._is_resting = False
         if self._head:
             raise Refusal(408, "request_timeout", f"the request's head did not arrive in {self._patience}")
         return None
+
+    def end_rest(self) -> None:
+        """If it waits for its client's next request, of which nothing has come: end that."""
+        if self._is_resting and not self._head and self._scope is not None:
+            self._scope.cancel()
 
     async def read_body(self) -> bytes:
         """The body of the request, whole.
@@ -135,18 +146,14 @@ class Inbound:
             The connection is of no use.
         """
         assert self._scope is not None
+        parts: list[bytes] = []
+        if not self._state.they_are_waiting_for_100_continue and self._take_body(parts):
+            return parts[0] if len(parts) == 1 else b"".join(parts)  # nearly always: it came with its head
         with trio.CancelScope(deadline=self._scope.deadline):
             if self._state.they_are_waiting_for_100_continue:
                 await self._send(self._state.send(h11.InformationalResponse(status_code=100, headers=[])))
-            parts: list[bytes] = []
-            size = 0
-            while isinstance(event := await self._next_event(), h11.Data):
-                size += len(event.data)
-                if size > self._settings.max_body:
-                    raise self._too_large()
-                parts.append(bytes(event.data))
-            if not isinstance(event, h11.EndOfMessage):
-                raise ClientGoneError
+            while not self._take_body(parts):
+                await self._receive()
             return parts[0] if len(parts) == 1 else b"".join(parts)
         raise Refusal(408, "request_timeout", f"the request's body did not arrive in {self._patience}")
 
@@ -279,22 +286,35 @@ class Inbound:
         return Refusal(413, "body_too_large", message)
 
     async def _next_event(self) -> object:
-        while True:
-            try:
-                event = self._state.next_event()
-            except h11.RemoteProtocolError as error:
-                raise self._not_http(error) from None
-            if event is not h11.NEED_DATA:
-                return event
-            try:
-                data = await self._stream.receive_some(_READ)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                raise ClientGoneError from None
-            if not data:
-                raise ClientGoneError
-            if self._state.their_state is h11.IDLE:
-                self._note_head(bytes(data))
-            self._state.receive_data(bytes(data))
+        while (event := self._event_now()) is h11.NEED_DATA:
+            await self._receive()
+        return event
+
+    def _event_now(self) -> object:
+        try:
+            return self._state.next_event()
+        except h11.RemoteProtocolError as error:
+            raise self._not_http(error) from None
+
+    async def _receive(self) -> None:
+        try:
+            data = await self._stream.receive_some(_READ)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise ClientGoneError from None
+        if not data:
+            raise ClientGoneError
+        if self._state.their_state is h11.IDLE:
+            self._note_head(bytes(data))
+        self._state.receive_data(bytes(data))
+
+    def _take_body(self, parts: list[bytes]) -> bool:
+        """Move what has arrived of the body into ``parts``; whether that is all of it."""
+        while isinstance(event := self._event_now(), h11.Data):
+            parts.append(bytes(event.data))
+            self._size += len(event.data)
+            if self._size > self._settings.max_body:
+                raise self._too_large()
+        return isinstance(event, h11.EndOfMessage)
 
     def _note_head(self, data: bytes) -> None:
         if not self._head and self._scope is not None:

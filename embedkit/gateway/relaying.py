@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
+from functools import partial
+from typing import NoReturn, TypeVar
 
 import attrs
 import trio
@@ -175,27 +176,37 @@ class Relaying:
     async def _pass(self, relay: Relay) -> Answer | None:
         out = self._outgoing
         try:
-            head = await self._of_engine(lambda: relay.ask("POST", out.path, out.body, out.headers))
+            # One wait for the head and all that is kept: a scope for each read would cost as much as the reading.
+            head, body, is_whole = await self._of_engine(partial(self._open, relay))
             if not 200 <= head.status < 300:
-                await self._refuse(relay, head)
-            most = MAX_RESPONSE_BYTES if out.is_kept else WHOLE
-            if not out.streams and (head.length is None or head.length <= most):
-                body, is_whole = await self._read(relay, most)
-                if is_whole:
-                    return Answer(head.status, head.headers, body)
-                await self._stream(relay, head, body)
-            else:
-                await self._stream(relay, head, b"")
+                if not is_whole:
+                    await relay.aclose()
+                self._refuse(head, body)
+            if is_whole and not out.streams:
+                return Answer(head.status, head.headers, body)
+            await self._stream(relay, head, body)
         except BaseException:
             await relay.aclose()
             raise
         return None
 
-    async def _refuse(self, relay: Relay, head: Head) -> None:
+    async def _open(self, relay: Relay) -> tuple[Head, bytes, bool]:
+        """The head of the answer, what is kept of its body before any of it goes out, and whether that is all."""
+        out = self._outgoing
+        head = await relay.ask("POST", out.path, out.body, out.headers)
+        if not 200 <= head.status < 300:
+            most = _REFUSAL_KEPT
+        elif out.streams:
+            return head, b"", False
+        else:
+            most = MAX_RESPONSE_BYTES if out.is_kept else WHOLE
+            if head.length is not None and head.length > most:
+                return head, b"", False
+        body, is_whole = await self._read(relay, most)
+        return head, body, is_whole
+
+    def _refuse(self, head: Head, body: bytes) -> NoReturn:
         """Keep the engine's own words for the client, and raise what they mean for the lane."""
-        body, is_whole = await self._read(relay, _REFUSAL_KEPT)
-        if not is_whole:
-            await relay.aclose()
         self.refused = Answer(head.status, head.headers, body)
         reply = Reply(head.status, _by_name(head.headers), body)
         asked = Asked(self._upstream.endpoint.peer, (), datetime.now(UTC), self._upstream.secrets)
@@ -206,7 +217,7 @@ class Relaying:
         """The body up to about ``most`` bytes, and whether that is all of it."""
         parts: list[bytes] = []
         size = 0
-        while piece := await self._of_engine(relay.receive):
+        while piece := await relay.receive():
             parts.append(piece)
             size += len(piece)
             if size > most:

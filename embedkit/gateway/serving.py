@@ -41,8 +41,7 @@ class Gateway:
         self.addresses = addresses
         self._busy = 0
         self._idle = trio.Event()
-        # Connections between two requests: closed at once when the gateway ends.
-        self._resting: set[trio.CancelScope] = set()
+        self._open: set[Inbound] = set()
 
     @property
     def port(self) -> int:
@@ -60,8 +59,8 @@ class Gateway:
         self.shared.closing.set()
         for lane in self.shared.engine.lanes:
             lane.close()
-        for scope in list(self._resting):
-            scope.cancel()
+        for inbound in list(self._open):
+            inbound.end_rest()
         self._note_idle()
 
     async def drained(self) -> None:
@@ -79,6 +78,7 @@ class Gateway:
             Its connection is closed.
         """
         inbound = Inbound(stream, self.shared.settings.gateway, is_local=is_local)
+        self._open.add(inbound)
         try:
             while await self._serve_one(inbound) and not self.shared.is_closing:
                 pass
@@ -88,19 +88,15 @@ class Gateway:
             # A defect of ours costs this client its connection, and nobody else anything.
             logger.error("a request failed with %s", type(error).__name__, exc_info=error)
         finally:
+            self._open.discard(inbound)
             await inbound.aclose()
 
     async def _serve_one(self, inbound: Inbound) -> bool:
         """Answer one request; whether the connection is good for another."""
         path = "/v1/"
         try:
-            with trio.CancelScope() as resting:
-                self._resting.add(resting)
-                try:
-                    request = await inbound.next_request()
-                finally:
-                    self._resting.discard(resting)
-            if resting.cancelled_caught or request is None:
+            request = await inbound.next_request()
+            if request is None:
                 return False
             path = request.path
             with self._counted():
