@@ -8,7 +8,18 @@ import sys
 
 from benchmarks.measure import ROOT, Figure, say, table
 
-SCRIPTS = ("imports", "admission", "fair_shares", "production_day", "providers", "search", "quality", "cold_sync")
+SCRIPTS = (
+    "imports",
+    "admission",
+    "fair_shares",
+    "production_day",
+    "providers",
+    "search",
+    "chunks",
+    "quality",
+    "cold_sync",
+    "ask",
+)
 
 
 def figures_of(script: str) -> list[Figure]:

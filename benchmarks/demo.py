@@ -102,12 +102,9 @@ def _searches() -> int:
 def _search(query: str) -> int:
     """The nearest places, one a line."""
     _say(f'\n$ embedkit search "{query}" -k {_HITS}')
-    code, document, seconds = _json_of("search", query, "-k", str(_HITS))
-    for hit in document.get("hits", ()):
-        first, last = hit["lines"]
-        code_line = next((line.strip() for line in hit["text"].splitlines() if line.strip()), "")
-        _say(f"  {hit['path'] + f':{first}-{last}':32}  {code_line}"[:_WIDTH])
-    _say(f"  in {seconds:.2f} s")
+    began = time.perf_counter()
+    code = embedkit(["search", query, "-k", str(_HITS)])
+    _say(f"  in {time.perf_counter() - began:.2f} s")
     return code
 
 

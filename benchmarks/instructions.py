@@ -27,8 +27,8 @@ import attrs
 from benchmarks.measure import ROOT, Figure, report
 
 # Calls that both runs make, and those that only the second makes. Divisible by the number of callers.
-WARM: Final = 200
-COUNTED: Final = 1_000
+WARM: Final = 400
+COUNTED: Final = 5_000
 
 _TOTALS = re.compile(r"^totals: (\d+)$", re.MULTILINE)
 

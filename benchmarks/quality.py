@@ -5,6 +5,9 @@ have none in common. Each function, its docstring removed, is a file of its own 
 real engine syncs the folder into a real store. A query is the first line of a function's docstring, the right answer
 its file: the first chunk of it counts, at its place among the files. One that is not among the first 100 chunks counts
 nothing. The figure is the mean reciprocal rank.
+
+A third set is of other languages' trees (see ``trees``): 1,000 functions whose names are in camel case, asked for by
+name alone, as it is written and in lower case. It is left out where no registry is reached.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import trio
 import embedkit
 from benchmarks.functions import SEED, SET_SIZE, Function, read_functions
 from benchmarks.measure import Figure, report, say
+from benchmarks.named_functions import NamedFunction, read_named_functions
 from embedkit.knowledge.searching.search import Mode
 
 if TYPE_CHECKING:
@@ -90,6 +94,44 @@ async def quality_of(functions: Sequence[Function], place: Path) -> dict[Mode, f
         return {mode: await mean_reciprocal_rank(engine, functions, mode) for mode in get_args(Mode)}
 
 
+async def named_quality_of(functions: Sequence[NamedFunction], place: Path) -> tuple[float, float]:
+    """The mean reciprocal rank of hybrid search by names as they are written, and in lower case.
+
+    Cancellation:
+        Leaves files in ``place``.
+    """
+    (place / "named").mkdir()
+    for number, function in enumerate(functions):
+        (place / "named" / f"f{number:04}{function.suffix}").write_text(function.code, "utf-8")
+    settings = embedkit.Settings(store=embedkit.StoreSettings(path=place / "knowledge.db"))
+    async with embedkit.open_engine(settings) as engine:
+        await synced(engine, place / "named")
+        totals = []
+        for spelled in (str, str.lower):
+            total = 0.0
+            for number, function in enumerate(functions):
+                hits = await engine.search(spelled(function.name), tenant=TENANT, k=DEPTH)
+                total += reciprocal_rank([hit.path for hit in hits], f"f{number:04}{function.suffix}")
+            totals.append(total / len(functions))
+        return totals[0], totals[1]
+
+
+def named_figures(size: int = SET_SIZE) -> list[Figure]:
+    """Measure the third set."""
+    name = "set C: names in lower case / as written"
+    functions = read_named_functions(size)
+    if len(functions) < size:
+        return [Figure(name, 1.0, 0.0, skipped=f"{len(functions)} functions could be had")]
+    with tempfile.TemporaryDirectory(prefix="embedkit-bench-") as place:
+        written, lower = trio.run(named_quality_of, functions, Path(place))
+    say(f"  set C: names as written {written:.3f}, in lower case {lower:.3f}")
+    return [
+        Figure(name, 1.0, lower / written),
+        Figure("set C: mean reciprocal rank of hybrid by names as written", None, written),
+        Figure("set C: in lower case", None, lower),
+    ]
+
+
 def draw(functions: Sequence[Function], size: int = SET_SIZE, sets: int = SETS) -> list[list[Function]]:
     """Sets of ``size`` functions, none in two of them."""
     shuffled = list(functions)
@@ -117,4 +159,5 @@ def figures(functions: Sequence[Function], size: int = SET_SIZE) -> list[Figure]
 
 
 if __name__ == "__main__":
-    sys.exit(report("quality", figures(read_functions(Path(sysconfig.get_path("stdlib"))))))
+    own = figures(read_functions(Path(sysconfig.get_path("stdlib"))))
+    sys.exit(report("quality", [*own, *named_figures()]))

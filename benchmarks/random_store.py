@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TENANT, REPOSITORY = "bench", "random"
+VOCABULARY = 20_000
 _IN_DOCUMENT = 500
 
 
@@ -29,11 +31,13 @@ class Shape:
         chunks: Rows of the matrix.
         dimension: Its columns.
         seed: Of the random numbers.
+        words: How many words a chunk has, of ``VOCABULARY``, the n-th as often as 1/n; with 0 it has its number alone.
     """
 
     chunks: int = 50_000
     dimension: int = 256
     seed: int = 50_000
+    words: int = 0
 
     @property
     def bytes(self) -> int:
@@ -61,6 +65,7 @@ async def fill(path: Path, shape: Shape) -> None:
         The documents that were written are there.
     """
     vectors = shape.vectors()
+    bodies = _bodies(shape)
     async with open_database(path) as database:
         store = SqliteStore(database)
         await store.open()
@@ -70,13 +75,31 @@ async def fill(path: Path, shape: Shape) -> None:
         for start in range(0, shape.chunks, _IN_DOCUMENT):
             rows = range(start, min(start + _IN_DOCUMENT, shape.chunks))
             kept = {_hash(row): vectors[row].tobytes() for row in rows}
-            await store.commit(record, lease, kept, [_document(rows)])
+            await store.commit(record, lease, kept, [_document(rows, bodies)])
         await store.release(lease)
 
 
-def _document(rows: range) -> PreparedDocument:
+def word(rank: int) -> str:
+    """The word of a rank, from 0: letters alone, that no stemmer changes and no two of which are one."""
+    return "x" + "".join("bcdfghjklm"[int(digit)] for digit in str(rank)) + "o"
+
+
+def _bodies(shape: Shape) -> Callable[[int], str]:
+    """The words of a row."""
+    if not shape.words:
+        return lambda row: f"row {row}"
+    import numpy as np
+
+    chances = 1 / np.arange(1, VOCABULARY + 1)
+    edges = np.cumsum(chances / chances.sum())
+    drawn = np.searchsorted(edges, np.random.default_rng(shape.seed).random((shape.chunks, shape.words)))
+    words = [word(rank) for rank in range(VOCABULARY + 1)]
+    return lambda row: " ".join(words[rank] for rank in drawn[row].tolist())
+
+
+def _document(rows: range, body: Callable[[int], str]) -> PreparedDocument:
     chunks = [
-        PreparedChunk(Chunk(ordinal, ordinal + 1, ordinal + 1, f"row {row}", "", 2), _hash(row), "", f"row {row}")
+        PreparedChunk(Chunk(ordinal, ordinal + 1, ordinal + 1, f"row {row}", "", 2), _hash(row), "", body(row))
         for ordinal, row in enumerate(rows)
     ]
     return PreparedDocument(f"{rows.start}.txt", f"{rows.start:064x}", 1, chunks, "")

@@ -4,6 +4,9 @@ What is measured is ``SqliteStore.nearest`` as a search calls it: a worker threa
 the store has changed, the product, the partial sort, the hits in order. The bare one is a product and numpy's
 ``argpartition`` over a matrix of the same numbers, in the calling thread. Full text has no part in it.
 
+Hybrid search is measured on a store of 300,000 chunks of 40 words each, the n-th word as often as 1/n, beside the same
+search by vectors alone: with rare words, with words of all kinds, and with the commonest, which most chunks hold.
+
 The store is filled in a process of its own, so that the one that measures has held nothing yet. Memory is what becomes
 resident with the first search; numpy itself is there before.
 """
@@ -22,8 +25,9 @@ import attrs
 import trio
 
 from benchmarks.measure import Figure, ratio, report, resident_bytes, run_child, seconds_of
-from benchmarks.random_store import TENANT, Shape, fill, unit_vectors
+from benchmarks.random_store import TENANT, Shape, fill, unit_vectors, word
 from embedkit.database import open_database
+from embedkit.knowledge.searching.search import Mode, Query
 from embedkit.knowledge.storing.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -33,6 +37,14 @@ if TYPE_CHECKING:
 ROUNDS = 25
 QUERIES = 40
 COUNT = 100  # a search for ten results asks each of its two lists for as many
+LARGE = Shape(chunks=300_000, seed=300_000, words=40)
+LARGE_ROUNDS = 7
+# Ranks of the words of each query.
+QUERIES_OF: dict[str, list[tuple[int, ...]]] = {
+    "rare words": [(1_000 + 37 * n, 3_000 + 41 * n, 8_000 + 43 * n) for n in range(10)],
+    "words of all kinds": [(3 * n, 40 + 7 * n, 600 + 37 * n, 5_000 + 41 * n) for n in range(10)],
+    "common words alone": [(n % 5, 5 + n % 7, 12 + n % 11, 23 + n) for n in range(10)],
+}
 
 
 @attrs.frozen
@@ -125,20 +137,56 @@ async def figures(path: Path, shape: Shape, rounds: int = ROUNDS) -> list[Figure
     ]
 
 
+async def hybrid_figures(path: Path, shape: Shape = LARGE, rounds: int = LARGE_ROUNDS) -> list[Figure]:
+    """Hybrid search on the store at ``path``, which ``fill`` made in ``shape``, beside vectors alone.
+
+    Cancellation:
+        Changes nothing.
+    """
+    vectors = unit_vectors(len(next(iter(QUERIES_OF.values()))), shape.dimension, shape.seed + 1)
+    found: list[Figure] = []
+    async with open_database(path, create=False) as database:
+        store = SqliteStore(database)
+
+        async def seconds(mode: Mode, ranks: Sequence[tuple[int, ...]]) -> float:
+            began = time.perf_counter()
+            for vector, some in zip(vectors, ranks, strict=True):
+                text = " ".join(map(word, some))
+                hits = await store.search(Query(tenants=(TENANT,), text=text, vector=vector, mode=mode))
+                assert len(hits) == Query(tenants=(TENANT,)).k
+            return time.perf_counter() - began
+
+        for name, ranks in QUERIES_OF.items():
+            await seconds("hybrid", ranks)  # reads the matrix, and warms the database's pages
+            hybrid: list[float] = []
+            alone: list[float] = []
+            for _ in range(rounds):
+                hybrid.append(await seconds("hybrid", ranks))
+                alone.append(await seconds("vector", ranks))
+            found += [
+                Figure(f"hybrid / vectors alone, 300,000 chunks, {name}", 3.0, ratio(hybrid, alone), "at most"),
+                Figure(f"one hybrid search, {name}", None, 1000 * median(hybrid) / len(ranks), unit="ms"),
+                Figure(f"one by vectors alone, {name}", None, 1000 * median(alone) / len(ranks), unit="ms"),
+            ]
+    return found
+
+
 def _bare(matrix: NDArray[np.float32], queries: Sequence[NDArray[np.float32]] | NDArray[np.float32]) -> None:
     for query in queries:
         bare_nearest(matrix, query, COUNT)
 
 
 def main() -> int:
-    """Fill a store in a temporary folder and measure; ``--fill PATH`` fills one and ends."""
-    if sys.argv[1:2] == ["--fill"]:
-        trio.run(fill, Path(sys.argv[2]), Shape())
+    """Fill stores in a temporary folder and measure; ``--fill PATH`` and ``--fill-large PATH`` fill one and end."""
+    if sys.argv[1:2] in (["--fill"], ["--fill-large"]):
+        trio.run(fill, Path(sys.argv[2]), Shape() if sys.argv[1] == "--fill" else LARGE)
         return 0
     with tempfile.TemporaryDirectory(prefix="embedkit-bench-") as place:
-        path = Path(place, "knowledge.db")
+        path, large = Path(place, "knowledge.db"), Path(place, "large.db")
         run_child([sys.executable, "-m", "benchmarks.search", "--fill", str(path)])
-        return report("search", trio.run(figures, path, Shape()))
+        found = trio.run(figures, path, Shape())
+        run_child([sys.executable, "-m", "benchmarks.search", "--fill-large", str(large)])
+        return report("search", [*found, *trio.run(hybrid_figures, large)])
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ from embedkit.errors import (
     StoreError,
     StoreFull,
     StoreLocked,
+    StoreMoved,
     StoreReadOnly,
     StoreUnreadable,
     TicketWithdrawn,
@@ -73,6 +74,8 @@ from embedkit.settings import (
     ConsensusSettings,
     EmbeddingSettings,
     EngineSettings,
+    Limit,
+    McpSettings,
     ModelSettings,
     PanelMember,
     ProbeSettings,
@@ -87,6 +90,7 @@ from embedkit.settings import (
 )
 from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip
 from embedkit.sweep.progress import Progress
+from embedkit.sweep.scheduling import Schedule, open_schedule
 from embedkit.sweep.sweep import Sweep, open_sweep
 
 __version__ = "0.1.0.dev0"
@@ -126,7 +130,9 @@ __all__ = [
     "Lease",
     "Leased",
     "Ledger",
+    "Limit",
     "Listener",
+    "McpSettings",
     "ModelChanged",
     "ModelNotResident",
     "ModelSettings",
@@ -158,6 +164,7 @@ __all__ = [
     "ResponseInvalid",
     "Retry",
     "Room",
+    "Schedule",
     "Settings",
     "SettingsError",
     "Sheds",
@@ -169,6 +176,7 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreLocked",
+    "StoreMoved",
     "StoreReadOnly",
     "StoreSettings",
     "StoreUnreadable",
@@ -189,5 +197,6 @@ __all__ = [
     "load_settings",
     "notify_provider_timeout",
     "open_engine",
+    "open_schedule",
     "open_sweep",
 ]

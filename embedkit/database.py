@@ -10,20 +10,25 @@ committed is lost; after a loss of power the newest transactions may be lost, bu
 
 from __future__ import annotations
 
-import errno
-import logging
 import os
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from embedkit.database_errors import folder_error, is_busy, store_error
-from embedkit.errors import StoreReadOnly, StoreUnreadable, UsageError
+from embedkit.database_opening import (
+    begin,
+    connect_reader,
+    insist,
+    named_errors,
+    open_reader,
+    open_writer,
+    transaction,
+)
+from embedkit.errors import StoreMoved, StoreReadOnly, StoreUnreadable
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,23 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Step = Callable[["sqlite3.Connection"], None] | str
 
-_log = logging.getLogger(__name__)
-
 _READERS = 4
-# Ask for the user that acts, where the system can, and not for the one that logged in.
-_EFFECTIVE = os.access in os.supports_effective_ids
-# The longest that a write waits inside SQLite before it looks whether its caller was cancelled, in seconds.
-_LOCK_SLICE = 0.25
-_PAUSE = 0.005
-# Marks the file as ours ("embk"): another program's database is refused instead of getting our tables.
-_APPLICATION_ID = 0x656D626B
-_WRITER_CACHE_KIB = 16_384
-_READER_CACHE_KIB = 4_096
-# Bounds what a write-ahead file keeps on disk once a checkpoint has emptied it.
-_WAL_LIMIT_BYTES = 64 * 1024 * 1024
-# Pages (of 4 KiB: 64 MiB) after which a commit moves the write-ahead file into the database. With SQLite's own
-# 1,000 a cold sync writes a quarter more bytes, and its writer waits for the disk again and again.
-_WAL_PAGES = 16_384
 
 
 class Database:
@@ -59,14 +48,23 @@ class Database:
     """
 
     def __init__(
-        self, path: Path, writer: sqlite3.Connection, busy_timeout: float, *, read_only: str | None = None
+        self,
+        path: Path,
+        busy_timeout: float,
+        *,
+        writer: sqlite3.Connection | None = None,
+        reader: sqlite3.Connection | None = None,
+        mode: str = "rw",
     ) -> None:
         self.path = path
-        self.is_read_only = read_only is not None
-        self._mode = "rw" if read_only is None else read_only
+        self.is_read_only = mode != "rw"
+        self._mode = mode
         self._busy_timeout = busy_timeout
+        # Without one, the first write opens it.
         self._writer = writer
-        self._idle_readers: list[sqlite3.Connection] = []
+        self._idle_readers: list[sqlite3.Connection] = [] if reader is None else [reader]
+        self._place = path.absolute()
+        self._file = self._file_there()
         # Limiters of our own: a transaction never waits for threads that other code occupies, and theirs is
         # the queue: first come, first served, and cancellable until the thread begins.
         self._writing = trio.CapacityLimiter(1)
@@ -138,15 +136,28 @@ class Database:
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._refuse_if_closed()
-        with _named_errors(self.path):
-            return _transaction(self._writer, partial(_begin_immediate, self._busy_timeout), work)
+        self._refuse_if_moved()
+
+        def guarded(connection: sqlite3.Connection) -> T:
+            result = work(connection)
+            # Before the commit: one into a file that has no name any more would be lost, and nobody told.
+            self._refuse_if_moved()
+            return result
+
+        with named_errors(self.path):
+            if self._writer is None:
+                self._writer = open_writer(self.path, create=False, busy_timeout=self._busy_timeout)
+            return transaction(self._writer, partial(_begin_immediate, self._busy_timeout), guarded)
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._refuse_if_closed()
-        with _named_errors(self.path):
+        self._refuse_if_moved()
+        with named_errors(self.path):
             connection = self._take_reader()
             try:
-                return _transaction(connection, _begin, work)
+                # Once more, if it was opened just now: by then the name may be another file's.
+                self._refuse_if_moved()
+                return transaction(connection, begin, work)
             finally:
                 self._idle_readers.append(connection)
 
@@ -155,7 +166,24 @@ class Database:
             # Other readers' threads pop too: asking first whether the list is empty would race with them.
             return self._idle_readers.pop()
         except IndexError:
-            return _connect_reader(self.path, self._mode, self._busy_timeout)
+            return connect_reader(self.path, self._mode, self._busy_timeout)
+
+    def _file_there(self) -> tuple[int, int] | None:
+        """Which file has the store's name now; ``None``: none, or an empty one, which is no store."""
+        try:
+            status = os.stat(self._place)
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return self._file  # nobody can say now; whoever reads or writes it will
+        return (status.st_dev, status.st_ino) if status.st_size else None
+
+    def _refuse_if_moved(self) -> None:
+        if self._file_there() != self._file:
+            raise StoreMoved(
+                f"{self.path}: it was removed, renamed or replaced while it was in use; put it back, or run "
+                "`embedkit sync` again to build it anew"
+            )
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -183,7 +211,8 @@ class Database:
         # The writer last: SQLite moves the write-ahead file into the database when the last connection
         # closes, and a reader that may not write could not.
         for connection in (*self._idle_readers, self._writer):
-            connection.close()
+            if connection is not None:
+                connection.close()
 
 
 @asynccontextmanager
@@ -193,12 +222,13 @@ async def open_database(
     """Open the SQLite file at ``path``, and close it when the block ends.
 
     Args:
-        path: The file. An empty one counts as new.
+        path: The file. An empty one is no store: it counts as new, or as missing where nothing is to be made.
         create: Make the file, and the folders it lies in, where there is none. A folder ``.embedkit`` made on
             the way gets an ignore file, so that no repository takes the store in.
         busy_timeout: Seconds (real ones, whatever trio's clock) that a transaction waits for another
             process's lock.
-        may_be_read_only: Whether a file that cannot be written is opened all the same, to be read.
+        may_be_read_only: Whether it is opened to be read: without a lock, room or a permission that only writing
+            needs. The first write asks for those; where the file cannot be written at all, it is refused.
 
     Raises:
         UsageError: There is no file, and ``create`` is false.
@@ -212,207 +242,28 @@ async def open_database(
         are waited for.
     """
     path = Path(path)
-    mode: str | None = None
-    if may_be_read_only and await trio.to_thread.run_sync(_can_only_be_read, path):
-        writer, mode = await trio.to_thread.run_sync(_open_read_only, path, busy_timeout)
+    if may_be_read_only and (not create or await trio.to_thread.run_sync(_is_there, path)):
+        reader, mode = await trio.to_thread.run_sync(open_reader, path, busy_timeout)
+        database = Database(path, busy_timeout, reader=reader, mode=mode)
     else:
-        writer = await trio.to_thread.run_sync(_open_writer, path, create, busy_timeout)
-    database = Database(path, writer, busy_timeout, read_only=mode)
+        writer = await trio.to_thread.run_sync(partial(open_writer, path, create=create, busy_timeout=busy_timeout))
+        database = Database(path, busy_timeout, writer=writer)
     try:
         yield database
     finally:
         await database._close()
 
 
-@contextmanager
-def _named_errors(path: Path) -> Iterator[None]:
-    import sqlite3
-
+def _is_there(path: Path) -> bool:
     try:
-        yield
-    except sqlite3.Error as error:
-        named = store_error(error, path)
-        if named is None:
-            raise
-        raise named from error
-
-
-def _transaction(
-    connection: sqlite3.Connection,
-    begin: Callable[[sqlite3.Connection], None],
-    work: Callable[[sqlite3.Connection], T],
-) -> T:
-    begin(connection)
-    try:
-        result = work(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        # SQLite itself rolls back on some errors (a full disk), and a second ROLLBACK would hide the first
-        # error.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return result
-
-
-def _begin(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN")
-
-
-def _begin_immediate(patience: float, connection: sqlite3.Connection) -> None:
-    """Take the write lock at once, so that a transaction cannot find half-way that it may not write."""
-    _insist(patience, lambda: connection.execute("BEGIN IMMEDIATE"))
-
-
-def _insist(patience: float, attempt: Callable[[], T]) -> T:
-    """Repeat ``attempt`` while another process holds the file, for ``patience`` seconds, unless cancelled."""
-    import sqlite3
-
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            return attempt()
-        except sqlite3.OperationalError as error:
-            if not is_busy(error) or time.monotonic() >= deadline:
-                raise
-            trio.from_thread.check_cancelled()
-            # SQLite has waited already, but for the statements that it refuses at once. This is a worker thread.
-            time.sleep(_PAUSE)
-
-
-def _open_writer(path: Path, create: bool, busy_timeout: float) -> sqlite3.Connection:
-    try:
-        _prepare_place(path, create)
-    except OSError as error:
-        raise folder_error(error, path) from error
-    with _named_errors(path):
-        connection = _connect(path, "rwc" if create else "rw", min(busy_timeout, _LOCK_SLICE))
-        try:
-            _configure_writer(path, connection, busy_timeout)
-        except BaseException:
-            connection.close()
-            raise
-    return connection
-
-
-def _can_only_be_read(path: Path) -> bool:
-    if not path.is_file() or not os.access(path, os.R_OK, effective_ids=_EFFECTIVE):
-        return False
-    return not all(os.access(place, os.W_OK, effective_ids=_EFFECTIVE) for place in (path, path.parent))
-
-
-def _open_read_only(path: Path, busy_timeout: float) -> tuple[sqlite3.Connection, str]:
-    """A connection that reads, and how it was opened.
-
-    With its index beside it, SQLite reads the write-ahead file too. Without, it would have to write one: the file is
-    then taken to change no more, and what lies in a write-ahead file is not seen.
-    """
-    import sqlite3
-
-    with _named_errors(path):
-        try:
-            return _looked_into(path, "ro", busy_timeout), "ro"
-        except sqlite3.OperationalError:
-            mode = "ro&immutable=1"
-        connection = _looked_into(path, mode, busy_timeout)
-    if _has_unseen_changes(path):
-        unseen = f"{path.name}-wal"
-        _log.warning("%s: its newest changes lie in %s, which cannot be read here: left out", path, unseen)
-    return connection, mode
-
-
-def _looked_into(path: Path, mode: str, busy_timeout: float) -> sqlite3.Connection:
-    """A connection that has read something: only then is it known that it can."""
-    connection = _connect(path, mode, busy_timeout)
-    try:
-        _is_new(path, connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _has_unseen_changes(path: Path) -> bool:
-    try:
-        return path.with_name(path.name + "-wal").stat().st_size > 0
+        return path.stat().st_size > 0
     except OSError:
         return False
 
 
-def _prepare_place(path: Path, create: bool) -> None:
-    if path.is_dir():
-        raise StoreUnreadable(f"{path}: it is a folder, and a store is a file: name a file in it")
-    if not path.exists():
-        if not create:
-            raise UsageError(f"no store at {path}; run `embedkit sync` first")
-        _make_folder(path.parent)
-    # SQLite would open an unwritable file for reading and fail later, in ways that depend on what lies beside.
-    for place in (path, path.parent):
-        if place.exists() and not os.access(place, os.W_OK, effective_ids=_EFFECTIVE):
-            raise PermissionError(errno.EACCES, "no write access", str(place))
-
-
-def _make_folder(folder: Path) -> None:
-    if folder.exists():
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    if folder.name == ".embedkit":
-        (folder / ".gitignore").write_text("*\n", encoding="ascii")
-
-
-def _connect(path: Path, mode: str, busy_timeout: float) -> sqlite3.Connection:
-    import sqlite3
-
-    return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}",
-        uri=True,
-        timeout=busy_timeout,
-        isolation_level=None,  # transactions begin where we say, not where the module guesses
-        check_same_thread=False,  # trio may use another thread each time; limiters keep it to one at a time
-    )
-
-
-def _connect_reader(path: Path, mode: str, busy_timeout: float) -> sqlite3.Connection:
-    connection = _connect(path, mode, busy_timeout)
-    # No mmap: scans would be a third faster, but a file cut short under us would be a SIGBUS and not an error.
-    connection.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")
-    connection.execute("PRAGMA query_only = ON")
-    return connection
-
-
-def _configure_writer(path: Path, connection: sqlite3.Connection, patience: float) -> None:
-    # Before anything is changed in the file: it may be somebody else's.
-    new = _insist(patience, partial(_is_new, path, connection))
-    # A change to write-ahead mode is refused at once while another process does the same; SQLite's own
-    # timeout does not cover it.
-    (mode,) = _insist(patience, lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
-    if mode != "wal":
-        raise StoreUnreadable(
-            f"{path}: its file system cannot hold SQLite's write-ahead log (the mode stays {mode!r}): "
-            "put the store on a local disk"
-        )
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
-    connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
-    if new:
-        _insist(patience, lambda: connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}"))
-
-
-def _is_new(path: Path, connection: sqlite3.Connection) -> bool:
-    """Whether the file holds nothing yet; refuses another program's."""
-    return _transaction(connection, _begin, partial(_look_for_owner, path))
-
-
-def _look_for_owner(path: Path, connection: sqlite3.Connection) -> bool:
-    (owner,) = connection.execute("PRAGMA application_id").fetchone()
-    (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if owner == _APPLICATION_ID:
-        return False
-    if objects or owner:
-        raise StoreUnreadable(f"{path}: it is another program's database: name another store")
-    return True
+def _begin_immediate(patience: float, connection: sqlite3.Connection) -> None:
+    """Take the write lock at once, so that a transaction cannot find half-way that it may not write."""
+    insist(patience, lambda: connection.execute("BEGIN IMMEDIATE"))
 
 
 def _version(component: str, connection: sqlite3.Connection) -> int:

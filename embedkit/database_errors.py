@@ -84,7 +84,8 @@ def folder_error(error: OSError, path: Path) -> StoreError:
 
 def is_busy(error: sqlite3.OperationalError) -> bool:
     """Whether another connection held the file for longer than SQLite waited."""
-    return error.sqlite_errorcode & 0xFF == _BUSY
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF == _BUSY
 
 
 def _named(fault: _Fault, error: Exception, path: Path) -> StoreError:

@@ -30,7 +30,8 @@
     │   ├── StoreUnreadable         not a database, corrupt, of a newer version, or not to be opened
     │   ├── StoreFull               the disk is full
     │   ├── StoreReadOnly           the file or folder is not to be written
-    │   └── StoreLocked             another process held it longer than we wait
+    │   ├── StoreLocked             another process held it longer than we wait
+    │   └── StoreMoved              the file was removed, renamed or replaced while it was in use
     └── SourceError                 a repository that cannot be read
 
 Each class says in ``retryable`` whether trying again can help, and in ``deferrable`` whether a sweep puts the work
@@ -317,6 +318,12 @@ class StoreLocked(StoreError):
 
     code = "KB_STORE_LOCKED"
     retryable = True
+
+
+class StoreMoved(StoreError):
+    """The file was removed, renamed or replaced while it was in use. Trying again opens what has its name now."""
+
+    code = "KB_STORE_MOVED"
 
 
 class SourceError(EmbedkitError):

@@ -419,9 +419,14 @@ async def test_s6_damaged(path: Path) -> None:
         assert one_line(caught.value, path)
 
 
-async def test_an_empty_file_is_a_new_database(path: Path) -> None:
+@pytest.mark.parametrize("to_read", [False, True])
+async def test_an_empty_file_is_no_store_and_a_new_one_where_one_is_made(path: Path, to_read: bool) -> None:
     overwrite(path, b"")
-    async with open_database(path, create=False) as database:
+    with pytest.raises(UsageError, match="no store at"):
+        async with open_database(path, create=False, may_be_read_only=to_read):
+            pass
+    assert content(path) == b""
+    async with open_database(path, may_be_read_only=to_read) as database:
         await with_notes(database, "one")
 
 

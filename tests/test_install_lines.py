@@ -48,4 +48,4 @@ def test_an_install_line_is_read(text: str, expected: tuple[str, frozenset[str]]
 
 def test_the_import_stays_embedkit() -> None:
     assert PROJECT["name"] == "trio-embedkit"
-    assert PROJECT["scripts"] == {"embedkit": "embedkit.surfaces.cli:main"}
+    assert PROJECT["scripts"] == {"embedkit": "embedkit_command:main"}

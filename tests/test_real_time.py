@@ -182,6 +182,7 @@ def test_goes_on():
 
 
 @pytest.mark.timeout(120)  # all its alarms
+@pytest.mark.soak
 def test_one_that_hears_no_alarm_costs_its_worker_and_no_other_test(tmp_path: Path) -> None:
     code, outcomes, printed = run_pytest(tmp_path, DEAF, "-n1")
     assert code == 1

@@ -12,9 +12,9 @@ Tests: tests/activity/test_histogram.py.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
+from itertools import accumulate
 from math import ceil, exp2
-
-import numpy as np
 
 _PER_OCTAVE = 16
 # About a microsecond and thirty years. Anything shorter counts as zero, anything longer as the longest.
@@ -40,7 +40,7 @@ class Histogram:
         self._total = 0.0
         self._longest = 0.0
         # Number k counts durations from the shortest times 2 ** (k / 16) up to that times 2 ** ((k + 1) / 16).
-        self._buckets = np.zeros(_BUCKETS, np.int64)
+        self._buckets = array("q", bytes(8 * _BUCKETS))
         # Not in their buckets yet.
         self._fresh = array("d")
 
@@ -54,7 +54,7 @@ class Histogram:
     def count(self) -> int:
         """The number of durations, zeros included."""
         self._sort_in()
-        return self.zeros + int(self._buckets.sum())
+        return self.zeros + sum(self._buckets)
 
     @property
     def longest(self) -> float:
@@ -77,8 +77,7 @@ class Histogram:
         rank = max(ceil(q * self.count), 1) - self.zeros
         if rank <= 0:
             return 0.0
-        reached = np.cumsum(self._buckets)
-        bucket = int(np.searchsorted(reached, rank))
+        bucket = bisect_left(list(accumulate(self._buckets)), rank)
         if bucket == _BUCKETS:
             return None
         return min(exp2((bucket + 0.5) / _PER_OCTAVE + _FIRST_OCTAVE), self._longest)
@@ -87,10 +86,12 @@ class Histogram:
         """Put what is fresh into its buckets."""
         if not self._fresh:
             return
+        import numpy as np  # here: whoever only imports embedkit does not wait for it
+
         fresh, self._fresh = np.asarray(self._fresh), array("d")
         measured = np.minimum(fresh[fresh >= _SHORTEST], _LONGEST)  # neither what is negative nor what is no number
         self.zeros += len(fresh) - len(measured)
         self._total += float(measured.sum())
         self._longest = max(self._longest, float(measured.max(initial=0.0)))
         keys = ((np.log2(measured) - _FIRST_OCTAVE) * _PER_OCTAVE).astype(np.intp)
-        self._buckets += np.bincount(keys, minlength=_BUCKETS)
+        np.frombuffer(self._buckets, np.int64)[:] += np.bincount(keys, minlength=_BUCKETS)

@@ -71,6 +71,8 @@ class Ledger:
     """
 
     def __init__(self, *, keep: int = 1_000, wall_clock: Callable[[], float] = time.time) -> None:
+        import numpy  # noqa: F401, ICN001  # its histograms need it: now, and not in the middle of a lane's step
+
         self._wall_clock = wall_clock
         self._ids = count(1)
         self._open: dict[int, TicketRow] = {}

@@ -1,7 +1,8 @@
 """Which process wrote a row, and whether that process is still alive.
 
-The system reuses process ids, so an id is stored with the time at which the process started and the boot in which it
-started. Pure, except that it reads what the system says. Whatever the system says, nothing here raises: a writer that
+The system reuses process ids, so an id is stored with the time at which the process started, the boot in which it
+started, and the namespace that its id belongs to: two containers on one machine, with the same host name, each have a
+process 1. Pure, except that it reads what the system says. Whatever the system says, nothing here raises: a writer that
 cannot find out who is alive still has to write.
 
 Tests: tests/activity/test_process.py.
@@ -26,7 +27,8 @@ class Process:
 
     Attributes:
         host: The machine's (or container's) name.
-        boot: The kernel's id of this boot; ``""`` if the system has none.
+        boot: The kernel's id of this boot and, after a slash, the namespace of process ids (``?`` if that is not told);
+            ``""`` if the system has none.
         pid: Process id.
         started: When it started, in the kernel's ticks since boot; ``""`` if the system does not tell.
     """
@@ -45,15 +47,19 @@ def this_process() -> Process:
     return Process(name(platform.node()), _boot(), pid, state[1] if state else "")
 
 
-def is_dead(process: Process, here: Process) -> bool:
-    """Whether ``process`` is known to have ended, as seen from ``here``.
+def can_be_asked(process: Process, here: Process) -> bool:
+    """Whether ``here`` can see that ``process`` lives or has ended."""
+    return process.host == here.host and process.boot == here.boot and not here.boot.endswith("?")
 
-    False if that cannot be known: the process is on another host, or the system does not tell.
+
+def is_dead(process: Process, here: Process) -> bool:
+    """Whether ``process`` has provably ended, as seen from ``here``.
+
+    False if that cannot be known: the process is on another host or in another container, or the system does not tell.
+    Nor does another boot prove anything: two machines that share a folder may share a name.
     """
-    if process.host != here.host:
+    if not can_be_asked(process, here):
         return False
-    if process.boot != here.boot:
-        return True
     state = _state(process.pid)
     if state is None:
         return not _answers(process.pid)
@@ -64,9 +70,14 @@ def is_dead(process: Process, here: Process) -> bool:
 
 def _boot() -> str:
     try:
-        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         return ""
+    try:
+        # ``pid:[4026531836]``: its number is given again only when the namespace is gone, with all processes in it.
+        return f"{boot}/{name(os.readlink(_PROC / 'self/ns/pid'))}"
+    except OSError:
+        return f"{boot}/?"
 
 
 def _state(pid: int) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from embedkit.activity.process import Process, is_dead
+from embedkit.activity.process import Process, can_be_asked, is_dead
 from embedkit.activity.records import Records
 from embedkit.activity.report import Group, ReportRow, Tally, report_rows
 from embedkit.activity.snapshots import StoredLane, stored_lane
@@ -248,7 +248,7 @@ def reap(here: Process, now: float, connection: sqlite3.Connection) -> int:
 
 def _is_gone(process: Process, here: Process, silent_for: float, patience: float) -> bool:
     """Whether a writer has ended, or counts as ended: one elsewhere cannot be asked, and is given ``patience``."""
-    return is_dead(process, here) or (process.host != here.host and silent_for > patience)
+    return is_dead(process, here) or (not can_be_asked(process, here) and silent_for > patience)
 
 
 def lanes(here: Process, now: float, connection: sqlite3.Connection) -> tuple[StoredLane, ...]:

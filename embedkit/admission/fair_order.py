@@ -146,7 +146,8 @@ class FairOrder(Order[T]):
         sole = self._level.sole
         if sole is not None:
             # Nearly always: nothing to compare, and the ceiling holds back nobody whom the room would not.
-            ticket = sole.first()
+            tenant = sole.level.sole
+            ticket = sole.first() if tenant is None else next(iter(tenant.tickets))
             return ticket if room.fits(ticket) else None
         is_held = False
         for of_class in sorted((one for one in self._classes.values() if one.is_waiting), key=_key):

@@ -283,7 +283,14 @@ class Slots(Generic[C]):
 
     def _take(self, slot: Slot, now: float) -> Passage | None:
         """Choose, check, pop: one step. A ticket whose deadline has passed is withdrawn, though trio has not fired."""
-        while (passage := self._choose()) is not None:
+        while not self.is_closed:  # whoever hears of a withdrawal may close the lane
+            try:
+                passage = self.order.choose(self.room)
+            except Exception as error:
+                self._order_failed(error)
+                return None
+            if passage is None:
+                return None
             ticket = passage.ticket
             if ticket.deadline_at > now and ticket.scope.deadline > now:
                 try:
@@ -299,7 +306,7 @@ class Slots(Generic[C]):
 
     def _choose(self) -> Passage | None:
         """Who is next and fits, if the lane takes anybody. An order that raises ends the lane, and strands nobody."""
-        if self.is_closed:  # whoever hears of a withdrawal may close the lane
+        if self.is_closed:
             return None
         try:
             return self.order.choose(self.room)

@@ -19,12 +19,12 @@ from embedkit.admission.ticket import Ids, Ticket
 from embedkit.admission.unqueued import Unqueued
 from embedkit.admission.waiting import Priority
 from embedkit.ask.attempts import Attempts
-from embedkit.ask.failing import AskFailed, Patience, failed_attempt, kind_of_failure
+from embedkit.ask.failing import AskFailed, Patience, StreamSilent, failed_attempt, kind_of_failure
 from embedkit.ask.floor import is_answer
 from embedkit.ask.results import Answer, Failure, Question, Result, Said
-from embedkit.errors import EmbedkitError, ProviderError
+from embedkit.errors import DeadlineExceeded, EmbedkitError, ProviderError, QueueWaitExceeded
 from embedkit.providers.retry import unqueued_policy
-from embedkit.settings import PanelMember, ProviderSettings
+from embedkit.settings import Limit, PanelMember, ProviderSettings
 
 if TYPE_CHECKING:
     from embedkit.ask.adapter import Adapter
@@ -58,12 +58,35 @@ class Asked:
         return self.described.model if self.member.model is None else self.member.model
 
 
+@attrs.frozen
+class Deadline:
+    """When everything about a question has to be over.
+
+    Attributes:
+        at: Instant, on trio's clock.
+        seconds: How long that was from the question.
+        rung: Who said so, as messages name it.
+    """
+
+    at: float
+    seconds: float
+    rung: str
+
+    @classmethod
+    def of(cls, given: float | Limit | None, rung: str = "the request's deadline") -> Deadline | None:
+        """From now; ``None`` for none."""
+        if given is None:
+            return None
+        limit = given if isinstance(given, Limit) else Limit(given, rung)
+        return cls(trio.current_time() + limit.seconds, limit.seconds, limit.rung)
+
+
 async def ask_member(
     engine: Engine,
     asked: Asked,
     question: Question,
     *,
-    deadline_at: float | None,
+    deadline: Deadline | None,
     priority: Priority,
     run: str | None,
     attempts: Attempts,
@@ -79,7 +102,7 @@ async def ask_member(
         priority=priority,
         timeout=None if limit is None else limit.seconds,
         limit_name=None if limit is None else limit.rung,
-        deadline_at=began_at + _NO_DEADLINE if deadline_at is None else deadline_at,
+        deadline_at=began_at + _NO_DEADLINE if deadline is None else deadline.at,
         ids=Ids(stage="ask", role="chat", run=run),
     )
 
@@ -107,7 +130,10 @@ async def ask_member(
             thread=said.thread,
         )
     assert failure is not None
-    return failure_of_member(member, asked.model, failure, elapsed, ticket.attempts)
+    failed = failure_of_member(member, asked.model, failure, elapsed, ticket.attempts)
+    if deadline is not None and isinstance(failure, DeadlineExceeded | QueueWaitExceeded):
+        return attrs.evolve(failed, message=f"{failed.message} ({deadline.rung}: {deadline.seconds:g} s)")
+    return failed
 
 
 async def _attempt(asked: Asked, question: Question, attempts: Attempts) -> Said:
@@ -169,4 +195,5 @@ def failure_of_member(
         attempts=attempts,
         code=error.code if isinstance(error, EmbedkitError) else None,
         status=error.status if isinstance(error, ProviderError) else None,
+        partial=error.partial if isinstance(error, AskFailed | StreamSilent) else None,
     )

@@ -21,7 +21,7 @@ from embedkit.ask.results import Said, Usage
 from embedkit.errors import ResponseInvalid
 from embedkit.providers.exchange import Reply
 from embedkit.providers.failures import Asked, failure_inside, failure_of
-from embedkit.providers.json_body import Bound, dump_json, load_json
+from embedkit.providers.json_body import Bound, load_json
 
 Language = Literal["openai", "ollama"]
 
@@ -31,10 +31,10 @@ _BOUND = Bound(size=LARGEST_REPLY, containers=200_000, commas=2_000_000)
 _MODEL_SHOWN = 200
 
 
-def write_question(
+def question_of(
     language: Language, model: str | None, text: str, fields: Mapping[str, object], runner: Mapping[str, object]
-) -> bytes:
-    """The body of a request.
+) -> dict[str, object]:
+    """The body of a request for a whole answer.
 
     Args:
         language: Which.
@@ -48,7 +48,7 @@ def write_question(
         document["model"] = model
     if language == "ollama":
         document.update(runner)
-    return dump_json(document)
+    return document
 
 
 def read_answer(language: Language, reply: Reply, asked: Asked) -> Said:
@@ -79,7 +79,7 @@ def _of_openai(document: dict[str, Any], reply: Reply, asked: Asked) -> Said:
         raise _unlike(asked, reply)
     if choice.get("error"):
         raise failure_inside({"error": choice["error"]}, reply, asked)
-    text = _text_of(choice.get("message"))
+    text = text_of(choice.get("message"))
     if not (text or "").strip() and choice.get("finish_reason") in ("length", "max_tokens"):
         raise _truncated(asked, reply)
     if text is None:
@@ -88,22 +88,22 @@ def _of_openai(document: dict[str, Any], reply: Reply, asked: Asked) -> Said:
     counts = usage if isinstance(usage, dict) else {}
     return Said(
         text,
-        _name(document.get("model")),
-        _usage(counts.get("prompt_tokens"), counts.get("completion_tokens")),
+        name_of(document.get("model")),
+        usage_of(counts.get("prompt_tokens"), counts.get("completion_tokens")),
     )
 
 
 def _of_ollama(document: dict[str, Any], reply: Reply, asked: Asked) -> Said:
-    text = _text_of(document.get("message"))
+    text = text_of(document.get("message"))
     if not (text or "").strip() and document.get("done_reason") == "length":
         raise _truncated(asked, reply)
     if text is None:
         raise _unlike(asked, reply)
-    usage = _usage(document.get("prompt_eval_count"), document.get("eval_count"))
-    return Said(text, _name(document.get("model")), usage)
+    usage = usage_of(document.get("prompt_eval_count"), document.get("eval_count"))
+    return Said(text, name_of(document.get("model")), usage)
 
 
-def _text_of(message: object) -> str | None:
+def text_of(message: object) -> str | None:
     """The words of a message; ``None`` if it is none. One that only reasons or calls a tool has no words."""
     if not isinstance(message, dict):
         return None
@@ -116,12 +116,14 @@ def _text_of(message: object) -> str | None:
     return content if isinstance(content, str) else None
 
 
-def _usage(prompt: object, answer: object) -> Usage | None:
+def usage_of(prompt: object, answer: object) -> Usage | None:
+    """What an engine counts, where it counts anything."""
     counts = [count if type(count) is int and count >= 0 else None for count in (prompt, answer)]
     return None if counts == [None, None] else Usage(*counts)
 
 
-def _name(value: object) -> str | None:
+def name_of(value: object) -> str | None:
+    """A model's name, in one line."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         return None
     return value[:_MODEL_SHOWN]

@@ -30,6 +30,9 @@ LARGEST_OUTPUT: Final = 16 << 20
 LARGEST_ERRORS: Final = 64 << 10
 _READ: Final = 1 << 16
 
+# Groups that are running now, for ``end_groups_now``. Written by ``run_child`` alone.
+_running: set[int] = set()
+
 
 @attrs.frozen
 class Ended:
@@ -82,6 +85,7 @@ async def run_child(command: Sequence[str], *, given: bytes, environ: Mapping[st
     assert process.stdout is not None
     assert process.stderr is not None
     output, errors = _Head(), _Tail()
+    _running.add(process.pid)
     try:
         async with trio.open_nursery() as nursery:
             both = _Pipes()
@@ -99,10 +103,17 @@ async def run_child(command: Sequence[str], *, given: bytes, environ: Mapping[st
     finally:
         with trio.CancelScope(shield=True):
             await _end(process)
+            _running.discard(process.pid)
             for pipe in (process.stdin, process.stdout, process.stderr):
                 await pipe.aclose()
     assert process.returncode is not None
     return Ended(process.returncode, bytes(output.kept), bytes(errors.kept), was_killed, output.is_cut)
+
+
+def end_groups_now() -> None:
+    """SIGKILL to every group that runs, for a process that is about to end at once and cannot wait for a grace."""
+    for group in _running:
+        _signal(group, signal.SIGKILL)
 
 
 async def _end(process: trio.Process) -> None:

@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from embedkit.ask import prompts
-from embedkit.ask.asking import Asked
+from embedkit.ask.asking import Asked, Deadline
 from embedkit.ask.consensus_rules import (
     FAILURES_TO_DROP,
     Confidence,
@@ -28,12 +28,12 @@ from embedkit.ask.consensus_rules import (
     converges,
     critical_issues,
 )
-from embedkit.ask.panel import Asking, Seating, instant, seat
+from embedkit.ask.panel import Asking, Seating, seat
 from embedkit.ask.results import Answer, Failure, Result
 from embedkit.ask.roster import members_of
 from embedkit.ask.verdicts import verdict_of
 from embedkit.errors import UsageError
-from embedkit.settings import PanelMember
+from embedkit.settings import Limit, PanelMember
 
 if TYPE_CHECKING:
     from embedkit.ask.adapter import Adapter
@@ -49,7 +49,7 @@ class Round:
         blind: The arbiter's verdict before it saw the others'.
         arbiter: Its verdict in the end.
         verdicts: Each live peer's, by alias: a verdict, ``no-verdict``, or ``failed``.
-        critical: What peers call critical.
+        critical: What peers call critical, and then what the arbiter does.
         accepted: What of it the arbiter accepts.
         replies: The arbiter's result and the peers', in that order.
         adjudication: The arbiter's second result, where it was asked.
@@ -126,7 +126,7 @@ async def consensus(
     *,
     arbiter: str | None = None,
     max_rounds: int | None = None,
-    max_wall: float | None = None,
+    max_wall: float | Limit | None = None,
     timeout: float | None = None,
     adapters: Mapping[str, Adapter] | None = None,
     on_round: Callable[[Round], object] | None = None,
@@ -139,7 +139,7 @@ async def consensus(
         wanted: The peers; else the settings' panel. The arbiter among them is no peer.
         arbiter: An alias of the panel, or a provider; else ``consensus.arbiter``.
         max_rounds: Else ``consensus.max_rounds``.
-        max_wall: Seconds in all, else ``consensus.max_wall``.
+        max_wall: Seconds in all, else ``consensus.max_wall``; a ``Limit`` says in messages whose they are.
         timeout: Seconds for one attempt; else the settings' ladder.
         adapters: Your own, by alias.
         on_round: Called with each round as it ends.
@@ -156,14 +156,14 @@ async def consensus(
         raise UsageError("a consensus needs an arbiter; name one, or set consensus.arbiter")
     (judge,) = members_of(engine.settings, [name])
     peers = [member for member in members_of(engine.settings, wanted) if member.alias != judge.alias]
-    wall = settings.max_wall if max_wall is None else max_wall
+    own = Limit(settings.max_wall, "consensus.max_wall")
+    wall = Deadline.of(own if max_wall is None else max_wall, "the request's max_wall")
     seating = seat(engine, peers, adapters) if peers else None
-    judged = seat(engine, [judge], adapters).places[0]
+    judging = seat(engine, [judge], adapters, regards_health=False)
+    judged = judging.places[0]
     if isinstance(judged, Failure):
         raise UsageError(f"the arbiter {judge.alias} cannot be asked: {judged.message}")
-    asking = Asking(
-        engine, seating or seat(engine, [judge], adapters), "consensus", timeout, instant(wall), "interactive"
-    )
+    asking = Asking(engine, seating or seat(engine, [judge], adapters), "consensus", timeout, wall, "interactive")
     run = _Run(asking, judged, proposal, seating)
     return await run.to_its_end(settings.max_rounds if max_rounds is None else max_rounds, on_round)
 
@@ -260,12 +260,12 @@ class _Run:
 
     @property
     def _is_over(self) -> bool:
-        wall = self._asking.deadline_at
-        return wall is not None and trio.current_time() >= wall
+        wall = self._asking.deadline
+        return wall is not None and trio.current_time() >= wall.at
 
 
 def _first_half(number: int, own: Result, others: Sequence[Result], replies: tuple[Result, ...]) -> Round:
-    texts = [result.text for result in others if isinstance(result, Answer)]
+    texts = [result.text for result in (*others, own) if isinstance(result, Answer)]
     critical = tuple(issue for text in texts for issue in critical_issues(text))
     verdicts = {result.alias: _word(result) for result in others}
     blind = _word(own)

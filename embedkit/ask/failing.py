@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from embedkit.ask.kinds import LONGEST_DELAY, Kind, delay_after, kind_of
-from embedkit.errors import EmbedkitError, ProviderError, is_provider_timeout
+from embedkit.errors import EmbedkitError, ProviderError, ProviderTimeout, is_provider_timeout
 from embedkit.providers.retry import DecidesRetry
 from embedkit.settings import ProviderSettings
 
@@ -30,6 +30,7 @@ class AskFailed(DecidesRetry):
         kind: Which.
         is_lasting: Whether trying again cannot help, whatever the kind says.
         patience: How hints are followed.
+        partial: What a stream had said before it broke; never logged.
     """
 
     code = "ASK_FAILED"
@@ -43,11 +44,13 @@ class AskFailed(DecidesRetry):
         status: int | None = None,
         retry_after: float | None = None,
         is_lasting: bool = False,
+        partial: str | None = None,
     ) -> None:
         super().__init__(message, code=code, status=status, retry_after=retry_after)
         self.kind = kind
         self.is_lasting = is_lasting
         self.patience = Patience()
+        self.partial = partial
 
     def next_delay(self, attempt: int) -> float | None:
         """See ``DecidesRetry``."""
@@ -55,6 +58,33 @@ class AskFailed(DecidesRetry):
             return None
         patience = self.patience
         return delay_after(self.kind, attempt, self.retry_after, longest=patience.longest, gives_up=patience.gives_up)
+
+
+class StreamSilent(ProviderTimeout):
+    """A stream was without an event for too long.
+
+    Attributes:
+        partial: What it had said before.
+    """
+
+    def __init__(self, message: str, partial: str | None) -> None:
+        super().__init__(message)
+        self.partial = partial
+
+
+def ask_failed(error: ProviderError, partial: str | None = None) -> AskFailed:
+    """``error`` as an attempt's failure, with what had been heard before it."""
+    failed = AskFailed(
+        kind_of(error),
+        str(error),
+        code=error.code,
+        status=error.status,
+        retry_after=error.retry_after,
+        is_lasting=error.code == "QUOTA",
+        partial=partial or None,
+    )
+    failed.__cause__ = error
+    return failed
 
 
 def failed_attempt(error: Exception, provider: str, patience: Patience) -> EmbedkitError:
@@ -74,16 +104,8 @@ def failed_attempt(error: Exception, provider: str, patience: Patience) -> Embed
         if isinstance(error, EmbedkitError):
             return error
         return AskFailed("unknown", f"provider {provider}: it failed ({type(error).__name__})")
-    failed = AskFailed(
-        kind_of(error),
-        str(error),
-        code=error.code,
-        status=error.status,
-        retry_after=error.retry_after,
-        is_lasting=error.code == "QUOTA",
-    )
+    failed = ask_failed(error)
     failed.patience = patience
-    failed.__cause__ = error
     return failed
 
 

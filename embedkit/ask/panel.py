@@ -16,13 +16,14 @@ import attrs
 import trio
 
 from embedkit.admission.waiting import Priority
-from embedkit.ask.asking import Asked, ask_member
+from embedkit.ask.asking import Asked, Deadline, ask_member
 from embedkit.ask.attempts import Attempts, Tool
 from embedkit.ask.debug_log import DebugLog
+from embedkit.ask.health import known_failure
 from embedkit.ask.results import Failure, Question, Replies, Result
 from embedkit.ask.roster import Roster, members_of
 from embedkit.errors import UsageError
-from embedkit.settings import PanelMember
+from embedkit.settings import Limit, PanelMember
 
 if TYPE_CHECKING:
     from embedkit.ask.adapter import Adapter
@@ -64,8 +65,16 @@ def seat(
     engine: Engine,
     wanted: Sequence[str | PanelMember] | None = None,
     adapters: Mapping[str, Adapter] | None = None,
+    *,
+    regards_health: bool = True,
 ) -> Seating:
     """Find an adapter for each member. Those who cannot be asked take up nothing of ``max_fanout``.
+
+    Args:
+        engine: Whose settings, keys and probes.
+        wanted: See ``panel``.
+        adapters: Your own, by alias.
+        regards_health: Whether a member whose engine is known to be down cannot be asked.
 
     Raises:
         UsageError: There is none of a name, or two of one, or nobody at all.
@@ -81,6 +90,8 @@ def seat(
     omitted: list[str] = []
     for member in members:
         place = roster.place(member)
+        if regards_health and isinstance(place, Asked) and member.alias not in (adapters or {}):
+            place = known_failure(engine, member, place.model) or place
         if isinstance(place, Asked) and most is not None and sum(isinstance(p, Asked) for p in places) >= most:
             omitted.append(member.alias)
         else:
@@ -115,7 +126,7 @@ async def ask_one(
     who: str | PanelMember,
     *,
     timeout: float | None = None,
-    deadline: float | None = None,
+    deadline: float | Limit | None = None,
     priority: Priority = "interactive",
     files: Sequence[Path] = (),
     adapter: Adapter | None = None,
@@ -127,7 +138,8 @@ async def ask_one(
         question: The prompt.
         who: An alias of the panel, the name of a provider, or a member made in code.
         timeout: Seconds for one attempt, to the last byte; else the settings' ladder.
-        deadline: Seconds from now for everything: queue, attempts and waits between them.
+        deadline: Seconds from now for everything: queue, attempts and waits between them; a ``Limit`` says in
+            messages whose they are.
         priority: ``interactive`` if somebody waits for it.
         files: Sent along, where the provider can.
         adapter: Your own, in place of what the settings would make.
@@ -140,8 +152,9 @@ async def ask_one(
         its program ended; one of an Ollama lane is detached, as everything is there.
     """
     (member,) = members_of(engine.settings, [who])
-    seating = seat(engine, [member], None if adapter is None else {member.alias: adapter})
-    asking = Asking(engine, seating, "ask_one", timeout, instant(deadline), priority, tuple(files))
+    given = None if adapter is None else {member.alias: adapter}
+    seating = seat(engine, [member], given, regards_health=False)
+    asking = Asking(engine, seating, "ask_one", timeout, Deadline.of(deadline), priority, tuple(files))
     return await asking.ask(seating.places[0], question)
 
 
@@ -151,7 +164,7 @@ async def ask_all(
     wanted: Sequence[str | PanelMember] | None = None,
     *,
     timeout: float | None = None,
-    deadline: float | None = None,
+    deadline: float | Limit | None = None,
     priority: Priority = "interactive",
     files: Sequence[Path] = (),
     adapters: Mapping[str, Adapter] | None = None,
@@ -164,7 +177,7 @@ async def ask_all(
         question: The prompt.
         wanted: Aliases of the panel, names of providers, or members made in code; else the settings' panel.
         timeout: Seconds for one attempt; else the settings' ladder, for each its own.
-        deadline: Seconds from now for everything.
+        deadline: Seconds from now for everything; a ``Limit`` says in messages whose they are.
         priority: ``interactive`` if somebody waits for it.
         files: Sent along, where a provider can.
         adapters: Your own, by alias.
@@ -177,7 +190,7 @@ async def ask_all(
         Every member's question is cancelled, as in ``ask_one``.
     """
     seating = seat(engine, wanted, adapters)
-    asking = Asking(engine, seating, "ask_all", timeout, instant(deadline), priority, tuple(files))
+    asking = Asking(engine, seating, "ask_all", timeout, Deadline.of(deadline), priority, tuple(files))
     results = await asking.ask_each([(place, question) for place in seating.places], on_result)
     return Replies(results=results, omitted=seating.omitted, unavailable=seating.unavailable)
 
@@ -190,7 +203,7 @@ class Asking:
     seating: Seating
     tool: Tool
     timeout: float | None
-    deadline_at: float | None
+    deadline: Deadline | None
     priority: Priority
     files: tuple[Path, ...] = ()
     round: int | None = None
@@ -215,7 +228,7 @@ class Asking:
             self.engine,
             place,
             Question(question, self.seating.roster.limit(member, self.timeout), self.files),
-            deadline_at=self.deadline_at,
+            deadline=self.deadline,
             priority=self.priority,
             run=self.call,
             attempts=Attempts(self.log, self.tool, member.provider, place.model, self.call, self.round),
@@ -240,8 +253,3 @@ class Asking:
             for index, (place, question) in enumerate(questions):
                 nursery.start_soon(ask_into, index, place, question)
         return tuple(result for result in results if result is not None)
-
-
-def instant(deadline: float | None) -> float | None:
-    """When that many seconds have passed from now."""
-    return None if deadline is None else trio.current_time() + deadline

@@ -75,7 +75,11 @@ def scrubbed(program: Program, environ: Mapping[str, str], own: str | None) -> d
         environ: The whole environment.
         own: The variable that the settings name, where they name one.
     """
-    kept = _OWN[program] | ({own} if own else set())
+    return without_credentials(environ, _OWN[program] | ({own} if own else set()))
+
+
+def without_credentials(environ: Mapping[str, str], kept: frozenset[str] = frozenset()) -> dict[str, str]:
+    """``environ`` without names that look like credentials, but for those that are ``kept``."""
     return {name: value for name, value in environ.items() if name in kept or not _CREDENTIAL.search(name)}
 
 

@@ -24,9 +24,9 @@ def adjudicate(proposal: str, own: str, reviews: Mapping[str, str]) -> str:
         reviews: The peers', by alias.
     """
     return (
-        "You reviewed a proposal. Below are the proposal, your review, and those of others. For each of their "
-        "CRITICAL issues decide whether it is right, and write it on a line of its own, as `ACCEPTED: ...` or "
-        f"`REFUSED: ...`. Then give your verdict again. {_VERDICT}\n\n"
+        "You reviewed a proposal. Below are the proposal, your review, and those of others. For each "
+        "CRITICAL issue, yours too, decide whether it is right, and write it on a line of its own, as `ACCEPTED: ...` "
+        f"or `REFUSED: ...`. Then give your verdict again. {_VERDICT}\n\n"
         f"# Proposal\n\n{proposal}\n\n# Your review\n\n{own}\n\n{_all_of(reviews)}"
     )
 

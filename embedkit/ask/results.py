@@ -103,6 +103,7 @@ class Failure:
         attempts: Calls that were made.
         code: The error's, in the vocabulary of ``embedkit.errors``.
         status: The HTTP status, where there was one.
+        partial: What a stream had said before it broke: a diagnostic, and no answer.
     """
 
     alias: str
@@ -115,6 +116,7 @@ class Failure:
     attempts: int = 0
     code: str | None = None
     status: int | None = None
+    partial: str | None = attrs.field(default=None, repr=False)
 
     @property
     def retryable(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import attrs
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from embedkit.engine import Engine
 
 _OWN_LIMIT = 300.0
+_LOCAL = frozenset({"openai-compatible", "ollama"})
+
+
+@lru_cache(maxsize=64)
+def _own(model: str | None) -> ProviderSettings:
+    # Checking a section takes longer than all the rest of asking who answers at once.
+    return ProviderSettings(kind="own", model=model)
 
 
 class Roster:
@@ -55,7 +63,7 @@ class Roster:
     def _described(self, member: PanelMember) -> ProviderSettings:
         settings = self._engine.settings
         if member.alias in self._given and member.provider not in settings.provider_names:
-            return ProviderSettings(kind="own", model=member.model)
+            return _own(member.model)
         described = settings.provider(member.provider)
         if member.alias not in self._given and not described.traits.chats:
             raise UsageError(f'provider {member.provider} is of kind "{described.kind}", which cannot answer questions')
@@ -90,6 +98,11 @@ class Roster:
                 engine.settings, member.provider, engine.environ, engine.show_words
             )
         return self._over_http[member.provider].chat(model)
+
+
+def chatting_lanes(settings: Settings) -> list[str]:
+    """Providers that chat through a lane."""
+    return [name for name, described in settings.providers.items() if described.kind in _LOCAL]
 
 
 def members_of(settings: Settings, wanted: Sequence[str | PanelMember] | None = None) -> list[PanelMember]:

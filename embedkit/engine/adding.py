@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from embedkit.knowledge.storing.repositories import RepositoryRecord
 
 Given = Iterable["Document"] | AsyncIterable["Document"]
+OnAdded = Callable[[int, int], object]
 
 _DOCUMENTS_AT_ONCE = 512
 _CHARACTERS_AT_ONCE = 8 << 20
@@ -53,13 +54,17 @@ class Adding:
         store: The knowledge base.
         tenant: Whose texts.
         repository: Of which repository.
+        on_progress: Told how many documents are stored, and how many vectors were bought.
     """
 
-    def __init__(self, engine: Engine, store: Store, tenant: str, repository: str) -> None:
+    def __init__(
+        self, engine: Engine, store: Store, tenant: str, repository: str, on_progress: OnAdded | None = None
+    ) -> None:
         self._engine = engine
         self._store = store
         self._tenant = tenant
         self._repository = repository
+        self._on_progress = on_progress
         self._circuit = Circuit()
         self._tally = Tally()
         self._named: set[str] = set()
@@ -148,7 +153,7 @@ class Adding:
                 width=width_of(self._engine, record.batch_ceiling),
                 limits=limits_of(self._engine.settings.embedding.chunk_tokens),
                 slice_ends_at=math.inf,
-                on_progress=_nothing,
+                on_progress=self._tell,
                 window=self._engine.settings.provider().num_ctx,
                 engine=engine_key(self._engine.settings.provider()),
             )
@@ -158,6 +163,11 @@ class Adding:
                 _add(self._tally, indexing.tally)
             if self._tally.failures:
                 return
+
+    def _tell(self, now: Tally) -> None:
+        """``now`` is of the portion that is being indexed; those before it are in our own."""
+        if self._on_progress is not None:
+            self._on_progress(self._tally.done + now.done, self._tally.embedded + now.embedded)
 
     async def _remove_others(self, lease: Lease, record: RepositoryRecord, allow_empty: bool) -> None:
         stored = await self._store.stored(record)
@@ -253,7 +263,3 @@ def _add(total: Tally, some: Tally) -> None:
     total.failures += some.failures
     total.damaged += some.damaged
     total.too_large = some.too_large if total.too_large is None else total.too_large
-
-
-def _nothing(_: object) -> None:
-    pass

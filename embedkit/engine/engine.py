@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from embedkit.admission.waiting import Priority
 from embedkit.clocks import Clocks
 from embedkit.engine.route import Embeddings
 from embedkit.engine.routes import Routes
-from embedkit.errors import SpaceMismatch, UsageError
+from embedkit.errors import SpaceMismatch, StoreError, UsageError
 from embedkit.knowledge.model import Space
 from embedkit.knowledge.storing.forgetting import Forgotten
 from embedkit.probing.broker import ProbeBroker
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from embedkit.activity.disk import LedgerOnDisk
     from embedkit.admission.lane import Lane
+    from embedkit.database import Database
+    from embedkit.engine.draining import Drain
     from embedkit.knowledge.model import Document
     from embedkit.knowledge.searching.search import Hit, Mode
     from embedkit.knowledge.storing.protocol import Store
@@ -120,6 +122,8 @@ class Engine:
         )
         self._own_store = store
         self._knowledge: Store | None = None
+        self._database: Database | None = None
+        self._drain: Drain | None = None
         self._opening_knowledge = trio.Lock()
 
     def lane(self, provider: str | None = None) -> Lane[GuardedConnection]:
@@ -218,6 +222,7 @@ class Engine:
         min_score: float | None = None,
         like: tuple[str, int] | None = None,
         metadata: Mapping[str, object] | None = None,
+        deadline: float | None = None,
     ) -> list[Hit]:
         """The ``k`` chunks of ``tenant`` nearest to ``query``, best first. The same chunk in several places is one hit.
 
@@ -232,11 +237,13 @@ class Engine:
             min_score: Only hits with at least this cosine; in mode ``text``, this BM25.
             like: Path and line of a stored chunk: its neighbours are looked for, by its vector, and nobody is asked.
             metadata: Only in documents whose metadata has all of these values.
+            deadline: Seconds from now for the embedding of the query: its queue, attempts and waits between them.
 
         Raises:
             UsageError: A language that is not known, or nothing stands at ``like``.
             SpaceMismatch: The store's vectors are of another space than the provider's.
             ProviderError: The query could not be embedded.
+            AdmissionError: The lane's: the deadline passed, closed.
             StoreError: The store cannot be read.
 
         Cancellation:
@@ -253,7 +260,7 @@ class Engine:
         elif mode != "text":
             await self.check_space()
             owner = tenants[0] if len(tenants) == 1 else None
-            bought = await self.embed([query], priority="interactive", tenant=owner, purpose="query")
+            bought = await self.embed([query], priority="interactive", tenant=owner, purpose="query", deadline=deadline)
             vector = _unit(bought.vectors[0])
         return await store.search(
             Query(
@@ -279,6 +286,7 @@ class Engine:
         *,
         complete: bool | Callable[[], bool] = False,
         allow_empty: bool = False,
+        on_progress: Callable[[int, int], object] | None = None,
     ) -> Indexed:
         """Store texts that are in no folder. What has not changed is not bought again.
 
@@ -293,6 +301,8 @@ class Engine:
             complete: Whether ``documents`` are all there is, so that what they do not name is removed; or asked, once
                 the last has been given and stored. With any failure nothing is removed.
             allow_empty: Whether ``complete`` may remove everything.
+            on_progress: Told, after each transaction, how many of the documents are stored, and how many vectors were
+                bought for them.
 
         Raises:
             UsageError: The repository holds a folder's files, or what was given is no ``Document`` that can be stored;
@@ -313,7 +323,7 @@ class Engine:
             if not value.strip() or not value.isprintable():
                 raise UsageError(f"{name} is {value!a}; it is a name in one line")
         await self.check_space()
-        adding = Adding(self, await self.knowledge(), tenant, repository)
+        adding = Adding(self, await self.knowledge(), tenant, repository, on_progress)
         is_complete = complete if callable(complete) else lambda: bool(complete)
         tally, chunks, fenced = await adding.run(documents, complete=is_complete, allow_empty=allow_empty)
         return Indexed(
@@ -327,6 +337,55 @@ class Engine:
             provider_calls=tally.provider_calls,
             clocks=tally.clocks,
         )
+
+    @property
+    def drain(self) -> Drain:
+        """What embeds the texts that were deferred: ``await engine.drain.run()``; see ``Drain``."""
+        from embedkit.engine.draining import Drain
+
+        if self._drain is None:
+            self._drain = Drain(self)
+        return self._drain
+
+    async def defer(
+        self,
+        text: str,
+        *,
+        tenant: str,
+        repository: str,
+        path: str | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> str:
+        """Store a text now and embed it later: it is in a durable log when this returns, and no engine was asked.
+
+        ``drain`` embeds it, in this process or in another (``embedkit drain``, ``embedkit run``). Until then a search
+        does not find it.
+
+        Args:
+            text: What is to be found.
+            tenant: Whose.
+            repository: Where it goes: one whose texts are given, not a folder's.
+            path: The document's name there; a later text of the same name takes its place. Without one, a new name.
+            metadata: Of the document.
+
+        Returns:
+            The document's name.
+
+        Raises:
+            UsageError: It cannot be stored: no text, no name, or metadata that is no JSON.
+            StoreError: The log cannot be written.
+
+        Cancellation:
+            Noted, or not; a name that was given may be deferred again.
+        """
+        from embedkit.engine.draining import checked
+
+        for name, value in (("tenant", tenant), ("repository", repository)):
+            if not value.strip() or not value.isprintable():
+                raise UsageError(f"{name} is {value!a}; it is a name in one line")
+        document = checked(text, path, metadata)
+        await self.drain.append(document, tenant=tenant, repository=repository)
+        return document.path
 
     async def forget(self, *, tenant: str, repository: str | None = None) -> Forgotten:
         """Remove a repository, or all of a tenant's, from the knowledge base, with all that is kept for it.
@@ -381,7 +440,8 @@ class Engine:
 
         Args:
             create: Make it if there is none.
-            may_be_read_only: Open one that cannot be written all the same, to be searched: nothing is recorded in it.
+            may_be_read_only: Open it to be searched: no lock, room or permission to write is needed. What happens is
+                recorded in it where it can be written.
 
         Raises:
             UsageError: There is none, and ``create`` is false.
@@ -409,15 +469,31 @@ class Engine:
                     store = SqliteStore(database)
                     await store.open()
                 on_disk = None if database.is_read_only else LedgerOnDisk(database, of_lane=self._snapshot_of_lane)
-                if on_disk is not None:
+                if on_disk is not None and not may_be_read_only:
+                    # Whoever only reads waits for no lock: its first row cleans up as well, when there is one.
                     await on_disk.reap()
-                    await self.probes.share(database)
+                if on_disk is not None:
+                    with suppress(*((StoreError,) if may_be_read_only else ())):
+                        await self.probes.share(database)
                 # No checkpoint from here: what is started is started once, and stays.
                 if on_disk is not None:
                     self._scribes.start_soon(self._write_ledger, on_disk)
                 self._stack.push_async_exit(opening.pop_all())
-                self._knowledge = store
+                self._knowledge, self._database = store, database
         return store
+
+    async def database(self) -> Database:
+        """The file of the settings, in which the ledger, shared probes and roles are, whoever keeps the vectors.
+
+        Raises:
+            StoreError: It cannot be opened.
+
+        Cancellation:
+            It was opened, and stays so, or not.
+        """
+        await self.knowledge()
+        assert self._database is not None
+        return self._database
 
     def _snapshot_of_lane(self, name: str) -> dict[str, Any] | None:
         """For the ledger's writer: a lane as other processes are to see it; ``None`` if no lane has this name."""

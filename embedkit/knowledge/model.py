@@ -10,7 +10,9 @@ import attrs
 
 from embedkit.knowledge.metadata import canonical
 
-SkipReason = Literal["binary", "oversized", "generated", "symlink", "unreadable", "secret", "lfs", "undecodable"]
+SkipReason = Literal[
+    "binary", "oversized", "generated", "symlink", "unreadable", "secret", "lfs", "undecodable", "changed"
+]
 Finding = Literal["over-window", "timed-out"]
 
 

@@ -19,10 +19,11 @@ from __future__ import annotations
 import base64
 import re
 import ssl
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import h11
 import httpx
@@ -31,10 +32,12 @@ import trio
 from embedkit.errors import ResponseInvalid, TransportClosed, UsageError
 from embedkit.providers.connection_failures import NoReply, failure_of_connection
 from embedkit.providers.encodings import EncodingRefused, decoded
-from embedkit.providers.exchange import Exchange, Method, Reply
+from embedkit.providers.exchange import Method, Reply
 from embedkit.providers.http1 import Http1, ProxyWay, Way, open_http1
 
 MAX_RESPONSE_BYTES = 256 * 2**20
+
+Deletion = Literal["DELETE"]
 
 _REFUSAL_READ = 1 << 16
 # Letters, digits, hyphens and underscores, 63 at most between two dots, 253 in all: what the DNS can hold.
@@ -108,22 +111,29 @@ class HttpEndpoint:
         return self._base.scheme == "https"
 
     def request(
-        self, method: str, path: str, body: bytes | None, more: Sequence[tuple[bytes, bytes]] = ()
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        content_type: str = "application/json",
+        more: Sequence[tuple[bytes, bytes]] = (),
     ) -> h11.Request:
         """The head of a request for ``path`` below the base address.
 
         Args:
             method: The verb.
             path: Appended to the base address.
-            body: JSON, or nothing.
-            more: Headers, their names in lower case, in place of ours of the same name; never in place of the key.
+            body: Its bytes, or nothing.
+            content_type: Of the body.
+            more: Headers, their names in lower case, in place of ours of the same name.
         """
         target, headers = self._target(path), self._headers
         if more:
             named = {name for name, _ in more}
             headers = [*(header for header in headers if header[0].lower() not in named), *more]
         if body is not None:
-            headers = [*headers, (b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))]
+            of_body = [(b"Content-Type", content_type.encode("ascii")), (b"Content-Length", b"%d" % len(body))]
+            headers = [*headers, *of_body]
         return h11.Request(method=method, target=target, headers=headers)
 
     @cached_property
@@ -205,15 +215,30 @@ class HttpExchange:
         self.peer = endpoint.peer
 
     async def send(
-        self, method: Method, path: str, body: bytes | None = None, *, max_bytes: int | None = None
+        self,
+        method: Method | Deletion,
+        path: str,
+        body: bytes | None = None,
+        *,
+        max_bytes: int | None = None,
+        content_type: str = "application/json",
+        on_part: Callable[[bytes], object] | None = None,
     ) -> Reply:
         """See ``Exchange.send``.
+
+        Args:
+            method: The verb.
+            path: Appended to the base address.
+            body: In one piece, or nothing.
+            max_bytes: The largest body of a good reply that is read.
+            content_type: What the body is.
+            on_part: Called with each part of a good reply's body as it arrives, undecoded. It must not raise.
 
         Cancellation:
             The connection is closed before Cancelled leaves; nothing is known of what the engine goes on
             doing.
         """
-        request = self._endpoint.request(method, path, body)
+        request = self._endpoint.request(method, path, body, content_type)
         if self._connection is not None and self._connection.has_expired:
             await self.aclose()
         most = self._endpoint.max_response_bytes
@@ -222,7 +247,7 @@ class HttpExchange:
             if self._connection is None:
                 self._connection = await open_http1(self._endpoint.way)
             reply = await self._roundtrip(
-                self._connection, request, body, most if max_bytes is None else min(max_bytes, most)
+                self._connection, request, body, most if max_bytes is None else min(max_bytes, most), on_part
             )
         except NoReply as error:
             await self.aclose()
@@ -246,12 +271,21 @@ class HttpExchange:
             with trio.CancelScope(shield=True):
                 await connection.aclose()
 
-    async def _roundtrip(self, connection: Http1, request: h11.Request, sent: bytes | None, limit: int) -> Reply:
+    async def _roundtrip(
+        self,
+        connection: Http1,
+        request: h11.Request,
+        sent: bytes | None,
+        limit: int,
+        on_part: Callable[[bytes], object] | None,
+    ) -> Reply:
         head = await connection.ask(request, sent)
         self._status = status = head.status_code
         is_good = 200 <= status < 300
         # What a refusal has to say is at its beginning; its status and headers count, however much follows.
-        body, is_whole = await connection.read_body(limit if is_good else min(limit, _REFUSAL_READ))
+        body, is_whole = await (
+            connection.read_body(limit, on_part) if is_good else connection.read_body(min(limit, _REFUSAL_READ))
+        )
         if is_good and not is_whole:
             raise self._too_large(status, limit)
         if connection.has_reply_too_many():
@@ -274,7 +308,7 @@ class HttpExchange:
 
 
 @asynccontextmanager
-async def open_exchange(endpoint: HttpEndpoint) -> AsyncGenerator[Exchange]:
+async def open_exchange(endpoint: HttpEndpoint) -> AsyncGenerator[HttpExchange]:
     """One slot's connection to ``endpoint``, opened by its first request and closed with the block.
 
     Cancellation:

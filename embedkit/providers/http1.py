@@ -7,7 +7,7 @@ uses it, and after anything that went wrong it is closed and never asked again.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import h11
@@ -94,8 +94,12 @@ class Http1:
             event = await self._next_event()
         return event
 
-    async def read_body(self, limit: int) -> tuple[bytes, bool]:
+    async def read_body(self, limit: int, on_part: Callable[[bytes], object] | None = None) -> tuple[bytes, bool]:
         """The body of the reply up to ``limit`` bytes, and whether that is all of it.
+
+        Args:
+            limit: In bytes.
+            on_part: Called with each part as it arrives, undecoded. It must not raise.
 
         Raises:
             NoReply: The connection broke before its end.
@@ -107,6 +111,8 @@ class Http1:
         size = 0
         while type(event := await self._next_event()) is h11.Data:
             parts.append(event.data)
+            if on_part is not None:
+                on_part(bytes(event.data))
             size += len(event.data)
             if size > limit:
                 return b"".join(parts)[:limit], False

@@ -80,7 +80,7 @@ class Relay:
         Cancellation:
             The connection is closed; nothing is known of what the engine goes on doing.
         """
-        request = self._endpoint.request(method, path, body, headers)
+        request = self._endpoint.request(method, path, body, more=headers)
         try:
             if self._connection is not None and self._connection.has_expired:
                 await self.aclose()

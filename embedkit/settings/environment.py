@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from embedkit.errors import SettingsError
 from embedkit.settings.added import VARIABLE_IN_TEXT
 from embedkit.settings.fields import written
+from embedkit.settings.ladder import Limit
 from embedkit.settings.redaction import shown
 
 if TYPE_CHECKING:
@@ -100,15 +101,18 @@ def shortest_answer(settings: Settings, name: str, environ: Mapping[str, str]) -
     return settings.ask.min_answer_chars
 
 
-def upload_limit(settings: Settings, environ: Mapping[str, str]) -> float | None:
-    """Seconds that one upload may take, ``None`` for no bound. ``GROK_UPLOAD_TIMEOUT_MS`` counts before the file.
+def upload_limit(settings: Settings, environ: Mapping[str, str]) -> Limit | None:
+    """What one upload may take, ``None`` for no bound. ``GROK_UPLOAD_TIMEOUT_MS`` counts before the file.
 
     Raises:
         SettingsError: The variable is no whole number.
     """
     asked = _whole(environ, "GROK_UPLOAD_TIMEOUT_MS")
-    seconds = settings.ask.upload_timeout if asked is None else asked / 1000
-    return seconds or None
+    if asked is None:
+        limit = Limit(settings.ask.upload_timeout, "ask.upload_timeout")
+    else:
+        limit = Limit(asked / 1000, "GROK_UPLOAD_TIMEOUT_MS")
+    return limit if limit.seconds else None
 
 
 def _whole(environ: Mapping[str, str], variable: str) -> int | None:

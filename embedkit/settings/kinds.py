@@ -89,6 +89,8 @@ def without_use(name: str) -> Mapping[str, str]:
     unused: dict[str, str] = {}
     if not kind.speaks_http:
         unused |= dict.fromkeys(_OVER_HTTP, f'kind "{name}" is not spoken to over HTTP')
+    if not (kind.speaks_http and kind.chats):
+        unused["stream"] = f'kind "{name}" streams no answers'
     if name == "local":
         unused["api_key_env"] = 'kind "local" needs no key'
     if name != "ollama":

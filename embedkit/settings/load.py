@@ -29,7 +29,8 @@ def load_settings(path: str | os.PathLike[str] | None = None, *, warn: Warn = wa
 
     Args:
         path: The file; without one, ``embedkit.toml`` in the current folder or the nearest parent that has one, and
-            if there is none, the defaults.
+            if there is none, the defaults. Then the knowledge base is the one in ``.embedkit`` of the current folder or
+            of the nearest parent that has one.
         warn: Told, in one line each, about timeouts that are no limits and were dropped.
 
     Returns:
@@ -42,7 +43,7 @@ def load_settings(path: str | os.PathLike[str] | None = None, *, warn: Warn = wa
     here = _current_folder()
     file = Path(path) if path is not None else _found_from(here)
     if file is None:
-        return _anchored(Settings(origins={}), here)
+        return _anchored(Settings(origins={}), _nearest_store(here))
     label = os.path.relpath(file, here) if path is None else os.fspath(path)
     # What only a file needs is imported with the first file, so that `import embedkit` stays light.
     from embedkit.settings.structure import settings_from
@@ -71,6 +72,15 @@ def _found_from(folder: Path) -> Path | None:
         if os.path.isfile(place / FILE_NAME):
             return place / FILE_NAME
     return None
+
+
+def _nearest_store(folder: Path) -> Path:
+    """The folder, or the nearest parent, that holds a knowledge base of the default name; else the folder."""
+    default = Settings().store.path
+    for place in (folder, *folder.parents):
+        if os.path.isfile(place / default):
+            return place
+    return folder
 
 
 def _read(file: Path, label: str) -> str:

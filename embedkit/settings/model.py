@@ -23,6 +23,7 @@ from embedkit.settings.tables import (
     ConsensusSettings,
     EmbeddingSettings,
     EngineSettings,
+    McpSettings,
     ModelSettings,
     ProbeSettings,
     ProviderDefaults,
@@ -115,6 +116,7 @@ class Settings:
     consensus: ConsensusSettings = attrs.field(
         factory=ConsensusSettings, validator=instances, metadata=tables(ConsensusSettings)
     )
+    mcp: McpSettings = attrs.field(factory=McpSettings, validator=instances, metadata=tables(McpSettings))
     gateway: GatewaySettings = attrs.field(
         factory=GatewaySettings, validator=instances, metadata=tables(GatewaySettings)
     )
@@ -206,12 +208,19 @@ class Settings:
         """Characters below which an answer of provider ``name`` is suspected; see ``environment.shortest_answer``."""
         return shortest_answer(self, name, environ)
 
-    def upload_timeout(self, environ: Mapping[str, str]) -> float | None:
-        """Seconds that one upload may take, ``None`` for no bound; see ``environment.upload_limit``."""
+    def upload_timeout(self, environ: Mapping[str, str]) -> Limit | None:
+        """What one upload may take, ``None`` for no bound; see ``environment.upload_limit``."""
         return upload_limit(self, environ)
 
-    def overridden(self, *, provider: str | None = None, store: Path | None = None) -> Settings:
+    def overridden(
+        self, *, provider: str | None = None, store: Path | None = None, store_origin: str = "--store"
+    ) -> Settings:
         """These settings with what ``--provider`` and ``--store`` say.
+
+        Args:
+            provider: The provider that embeds.
+            store: The knowledge base.
+            store_origin: Where ``store`` was said.
 
         Raises:
             UsageError: No such provider, or one that cannot embed.
@@ -225,7 +234,7 @@ class Settings:
             )
         if store is not None:
             kept = attrs.evolve(self.store, path=store)
-            changed = attrs.evolve(changed, store=kept, origins=changed._origins("store.path", "--store"))
+            changed = attrs.evolve(changed, store=kept, origins=changed._origins("store.path", store_origin))
         return changed
 
     def _origins(self, key: str, origin: str) -> Mapping[str, str] | None:

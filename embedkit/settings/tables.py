@@ -130,6 +130,16 @@ class ProviderSettings:
         in_words="`intent`; `gemini-cli`: `length`",
     )
 
+    stream: bool | None = key(
+        optional(rules.FLAG),
+        None,
+        "whether chat answers come as a stream of events, so that `stream_idle` can end a silent one",
+        in_words="false",
+    )
+    stream_idle: float = key(
+        rules.DURATION, 60.0, "seconds that a stream may be without an event, its first included; within the timeout"
+    )
+
     def __attrs_post_init__(self) -> None:
         refuse(self, self._faults)
 
@@ -343,3 +353,16 @@ class ConsensusSettings:
     )
     max_rounds: int = key(rules.COUNT, 5, "rounds at most")
     max_wall: float = key(rules.DURATION, 1200.0, "seconds in all, checked inside a round too")
+
+
+@attrs.frozen(kw_only=True)
+class McpSettings:
+    """The MCP server."""
+
+    section: ClassVar[str] = "mcp."
+
+    timeout: float = key(
+        rules.DURATION,
+        1500.0,
+        "seconds that one request of a client may take; every other limit in it is cut to end before",
+    )

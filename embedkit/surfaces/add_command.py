@@ -24,6 +24,7 @@ from embedkit.surfaces.folders import TENANT
 from embedkit.surfaces.interrupts import interruptible
 from embedkit.surfaces.json_lines import Lines, Stream, read_lines
 from embedkit.surfaces.report_text import counted
+from embedkit.surfaces.terminal import watching_additions
 
 
 @attrs.define
@@ -64,13 +65,15 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
     done: Indexed | None = None
     tenant = TENANT if given.tenant is None else given.tenant
     async with interruptible() as interrupt, open_engine(settings, reserve=0, show_words=words_shown(given)) as engine:
-        done = await engine.index(
-            tenant,
-            given.repository,
-            source.documents(),
-            complete=lambda: given.complete and not source.bad,
-            allow_empty=given.allow_empty,
-        )
+        with watching_additions(sys.stderr, f"{tenant}/{given.repository}") as on_progress:
+            done = await engine.index(
+                tenant,
+                given.repository,
+                source.documents(),
+                complete=lambda: given.complete and not source.bad,
+                allow_empty=given.allow_empty,
+                on_progress=on_progress,
+            )
     if interrupt.came or done is None:
         return INTERRUPTED
     if given.json:

@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from embedkit.errors import UsageError
 from embedkit.surfaces.exits import USAGE, show_error
@@ -16,6 +16,10 @@ class _Parser(argparse.ArgumentParser):
     """Says one line, in JSON where the caller asked for JSON."""
 
     as_json = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        # An abbreviation that is unambiguous today is another option's tomorrow.
+        super().__init__(*args, **{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         mend = f"see `{self.prog} --help`"
@@ -42,7 +46,8 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         description="Embedding work on scarce engines: sync repositories, search them.",
     )
     _add_common(parser)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=parser_class)
+    parser.add_argument("--version", action="store_true", help="which embedkit this is")
+    commands = parser.add_subparsers(dest="command", required=False, metavar="COMMAND", parser_class=parser_class)
 
     def command(name: str, description: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, parents=[common], help=description, description=description)
@@ -59,7 +64,7 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     sync.add_argument("--list-skipped", action="store_true", help="name every file that is left out, with the reason")
 
     search = command("search", "find the nearest chunks")
-    search.add_argument("query", metavar="QUERY", nargs="?", help="words or code")
+    search.add_argument("query", metavar="QUERY", nargs="*", help="words or code")
     search.add_argument("--like", metavar="PATH:LINE", type=_place, help="neighbours of the chunk that stands there")
     search.add_argument("-k", type=_positive, default=10, metavar="N", help="how many (default: 10)")
     whose = search.add_mutually_exclusive_group()
@@ -79,6 +84,9 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         default=[],
         help="only in documents whose metadata has it; VALUE is JSON, or else text",
     )
+    search.add_argument("--context", metavar="N", type=_count, default=0, help="show N lines around each, of its chunk")
+    search.add_argument("-l", "--files", action="store_true", help="only the paths, best first, each once")
+    search.add_argument("--schema", action="store_true", help="print the JSON schema of what --json prints")
     search.add_argument("--mode", choices=("hybrid", "vector", "text"), default="hybrid")
 
     command("status", "what is stored, what is outstanding and why, what happened")
@@ -86,6 +94,10 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     probe.add_argument("name", nargs="?", metavar="PROVIDER", help="which provider (default: the one that embeds)")
     watch = command("watch", "sync, and sync again whenever files change")
     _add_paths(watch)
+    _add_run(command("run", "the schedule: sweep whatever is due, for ever"))
+    drain = command("drain", "embed the texts that were deferred, for ever")
+    drain.add_argument("--once", action="store_true", help="until none is ready, and say what was done")
+    drain.add_argument("--retry-failed", action="store_true", help="offer what was given up once more")
     serve = command("serve", "a gateway: other programs share the engines' lanes over HTTP")
     serve.add_argument(
         "--listen",
@@ -111,6 +123,9 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     ask.add_argument("question", nargs="?", metavar="QUESTION", help="the prompt (default: standard input)")
     _add_whom(ask)
     ask.add_argument("--deadline", type=_seconds, metavar="SECONDS", help="for everything: queue, attempts and waits")
+    ask.add_argument(
+        "--file", action="append", default=[], type=Path, metavar="PATH", help="sent along, by kind grok; repeatable"
+    )
     consensus = command("consensus", "have a panel judge a proposal until all approve")
     consensus.add_argument("proposal", nargs="?", metavar="PROPOSAL", help="what is judged (default: standard input)")
     _add_whom(consensus)
@@ -120,6 +135,8 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     _add_to(panel)
     analyze = command("analyze", "what a debug.jsonl says of each model")
     analyze.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the log (default: ask.log)")
+    command("doctor", "whether everything is there that the settings need; nothing is sent")
+    _add_mcp(command("mcp", "serve ask, consensus, search and more to an MCP client, on standard input and output"))
     settings = command("settings", "what is in force, and where each value came from")
     settings.add_argument("--schema", action="store_true", help="print the settings' JSON schema")
     return parser
@@ -162,6 +179,33 @@ def _add_paths(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exclude", action="append", default=[], metavar="GLOB", help="leave these out; `!GLOB` takes back"
     )
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    run.add_argument("--once", action="store_true", help="one sweep of what is due, as `sync`")
+    # What `sync` can be told besides, and `run --once` is not.
+    run.set_defaults(
+        paths=[],
+        all=False,
+        include=[],
+        exclude=[],
+        name=None,
+        allow_empty=False,
+        retry_fenced=False,
+        list_skipped=False,
+    )
+
+
+def _add_mcp(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--http", action="store_true", help="serve over HTTP instead, on a loopback address")
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="with --http (default: 127.0.0.1)")
+    parser.add_argument("--port", type=_port, default=8722, metavar="N", help="with --http (default: 8722; 0: any)")
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; write a number up to 65535")
+    return int(text)
 
 
 def _place(text: str) -> tuple[str, int]:
@@ -210,6 +254,12 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
     return seconds
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
 
 
 def _positive(text: str) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from embedkit.ask import Consensus, Replies, Result, Round, ask_all, consensus, panel
 from embedkit.ask.analysis import Analysis, analyse
+from embedkit.ask.health import learn_health
 from embedkit.engine import open_engine
 from embedkit.errors import UsageError
 from embedkit.settings import Settings
@@ -38,8 +39,15 @@ async def run_ask(given: argparse.Namespace, settings: Settings) -> int:
 
     replies: Replies | None = None
     async with interruptible() as interrupt, open_engine(settings, show_words=words_shown(given)) as engine:
+        await learn_health(engine)
         replies = await ask_all(
-            engine, question, given.to, timeout=given.timeout, deadline=given.deadline, on_result=show
+            engine,
+            question,
+            given.to,
+            timeout=given.timeout,
+            deadline=given.deadline,
+            files=given.file,
+            on_result=show,
         )
     if interrupt.came or replies is None:
         return INTERRUPTED
@@ -64,6 +72,7 @@ async def run_consensus(given: argparse.Namespace, settings: Settings) -> int:
 
     found: Consensus | None = None
     async with interruptible() as interrupt, open_engine(settings, show_words=words_shown(given)) as engine:
+        await learn_health(engine)
         found = await consensus(
             engine,
             proposal,
@@ -89,6 +98,7 @@ async def run_panel(given: argparse.Namespace, settings: Settings) -> int:
         Nothing was printed.
     """
     async with open_engine(settings) as engine:
+        await learn_health(engine)
         view = panel(engine, given.to)
     if given.json:
         asked = [{"alias": one.alias, "provider": one.provider, "model": one.model} for one in view.asked]

@@ -4,55 +4,52 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
 
 import trio
 
 from embedkit.errors import EmbedkitError
 from embedkit.settings import Settings, load_settings
-from embedkit.surfaces import (
-    add_command,
-    ask_command,
-    forget_command,
-    probe_command,
-    search_command,
-    serve_command,
-    settings_command,
-    status_command,
-    sync_command,
-    top_command,
-    watch_command,
-)
 from embedkit.surfaces.arguments import make_parser
-from embedkit.surfaces.exits import DONE, INTERRUPTED, drop_output, exit_code_of, print_text, show_error
+from embedkit.surfaces.exits import DONE, INTERRUPTED, drop_output, exit_code_of, print_json, print_text, show_error
 
+# Each is imported when it is run: what one command needs, the others need not wait for.
 _COMMANDS = {
-    "sync": sync_command.run,
-    "probe": probe_command.run,
-    "search": search_command.run,
-    "status": status_command.run,
-    "serve": serve_command.run,
-    "top": top_command.run,
-    "watch": watch_command.run,
-    "add": add_command.run,
-    "forget": forget_command.run,
-    "ask": ask_command.run_ask,
-    "consensus": ask_command.run_consensus,
-    "panel": ask_command.run_panel,
-    "analyze": ask_command.run_analyze,
+    "sync": "sync_command.run",
+    "probe": "probe_command.run",
+    "search": "search_command.run",
+    "status": "status_command.run",
+    "watch": "watch_command.run",
+    "run": "run_command.run",
+    "drain": "drain_command.run",
+    "serve": "serve_command.run",
+    "top": "top_command.run",
+    "add": "add_command.run",
+    "forget": "forget_command.run",
+    "ask": "ask_command.run_ask",
+    "consensus": "ask_command.run_consensus",
+    "panel": "ask_command.run_panel",
+    "analyze": "ask_command.run_analyze",
+    "mcp": "mcp_command.run",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; see ``exits``."""
-    given = make_parser(as_json="--json" in (sys.argv[1:] if arguments is None else arguments)).parse_args(arguments)
+    parser = make_parser(as_json="--json" in (sys.argv[1:] if arguments is None else arguments))
+    given = parser.parse_args(arguments)
+    if given.command is None:
+        return _introduce(parser, given)
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO if given.verbose else logging.WARNING, format="%(message)s"
     )
     try:
-        return _run(given, _settings(given))
+        return _run(given)
     except BaseException as raised:
         code = _told(_innermost(raised), as_json=given.json)
         if code is None:
@@ -60,6 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _introduce(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
+    """Without a command: which embedkit this is, or what there is."""
+    from embedkit import __version__  # it is the package's, above every room
+
+    if not given.version:
+        print_text(parser.format_help())
+    elif given.json:
+        print_json({"version": __version__})
+    else:
+        print_text(f"embedkit {__version__}\n")
+    return DONE
 
 
 def _told(error: BaseException, *, as_json: bool) -> int | None:
@@ -73,6 +83,8 @@ def _told(error: BaseException, *, as_json: bool) -> int | None:
             drop_output()
             return DONE
         case KeyboardInterrupt():
+            if not as_json:
+                sys.stderr.write("embedkit: interrupted\n")
             return INTERRUPTED
     return None
 
@@ -88,16 +100,31 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _settings(given: argparse.Namespace) -> Settings:
-    return load_settings(given.config).overridden(provider=given.provider, store=given.store)
+    # A blank variable says nothing, as everywhere.
+    config = given.config if given.config is not None else os.environ.get("EMBEDKIT_CONFIG", "").strip() or None
+    store, origin = given.store, "--store"
+    if store is None and (named := os.environ.get("EMBEDKIT_STORE", "").strip()):
+        store, origin = Path(named), "EMBEDKIT_STORE"
+    return load_settings(config).overridden(provider=given.provider, store=store, store_origin=origin)
 
 
-def _run(given: argparse.Namespace, settings: Settings) -> int:
+def _run(given: argparse.Namespace) -> int:
+    if given.command == "doctor":
+        # It says itself what is wrong with the settings, and goes on.
+        from embedkit.surfaces import doctor_command
+
+        return trio.run(doctor_command.run, given)
+    settings = _settings(given)
     if given.command == "settings":
         return _show_settings(given, settings)
-    return trio.run(_COMMANDS[given.command], given, settings)
+    module, _, function = _COMMANDS[given.command].partition(".")
+    code: int = trio.run(getattr(import_module(f"embedkit.surfaces.{module}"), function), given, settings)
+    return code
 
 
 def _show_settings(given: argparse.Namespace, settings: Settings) -> int:
+    from embedkit.surfaces import settings_command
+
     if given.schema:
         text = settings_command.render_schema()
     else:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the work is cancelled, what was stored stays, and the process is gone within two seconds."""
+"""Ctrl-C, SIGTERM, SIGHUP: the work is cancelled, what was stored stays, and the process is gone within two seconds."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import os
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import NoReturn
 
 import attrs
 import trio
 
+from embedkit.ask.children import end_groups_now
 from embedkit.surfaces.exits import INTERRUPTED
 
 _PATIENCE_SECONDS = 1.6
@@ -47,11 +49,11 @@ async def interruptible() -> AsyncGenerator[Interrupt]:
 async def _listen(
     interrupt: Interrupt, work: trio.CancelScope, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         task_status.started()
         async for _ in signals:
             if interrupt.came:
-                os._exit(INTERRUPTED)  # asked twice: at once. The store is whole at any moment.
+                _leave()  # asked twice: at once. The store is whole at any moment.
             interrupt.came = True
             _bound_the_end()
             work.cancel()
@@ -59,5 +61,10 @@ async def _listen(
 
 def _bound_the_end() -> None:
     """Cancelling waits for worker threads, and one may hang (a dead network file system): do not wait with it."""
-    signal.signal(signal.SIGALRM, lambda *_: os._exit(INTERRUPTED))
+    signal.signal(signal.SIGALRM, lambda *_: _leave())
     signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS)
+
+
+def _leave() -> NoReturn:
+    end_groups_now()  # programs that were asked have sessions of their own, and would go on
+    os._exit(INTERRUPTED)

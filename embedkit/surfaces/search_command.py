@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shutil import get_terminal_size
 
 import attrs
+import trio
 
 from embedkit.engine import Engine, open_engine
 from embedkit.errors import UsageError
 from embedkit.knowledge.searching.search import Hit
+from embedkit.knowledge.storing.repositories import RepositoryRecord
 from embedkit.settings import Settings
 from embedkit.surfaces.engine_words import words_shown
 from embedkit.surfaces.exits import DONE, INTERRUPTED, print_json, print_text
 from embedkit.surfaces.folders import TENANT
+from embedkit.surfaces.hits_schema import VERSION, hits_schema
+from embedkit.surfaces.hits_text import View, files_text, hits_text
 from embedkit.surfaces.interrupts import interruptible
 
-_LINES_SHOWN = 6
-_WIDTH = 110
+_WIDTH = 200  # where no terminal says how wide it is
 
 
 async def run(given: argparse.Namespace, settings: Settings) -> int:
@@ -28,24 +33,45 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
     Cancellation:
         Nothing was printed, or all of it.
     """
-    if (given.query is None) == (given.like is None):
+    if given.schema:
+        await trio.lowlevel.checkpoint()
+        print_json(hits_schema())
+        return DONE
+    given.query = " ".join(given.query)
+    if bool(given.query.strip()) == (given.like is not None):
         raise UsageError("search for what? Give a QUERY, or the place of a chunk: --like PATH:LINE")
     hits: list[Hit] | None = None
+    roots: Mapping[tuple[str, str], str] = {}
     async with interruptible() as interrupt, open_engine(settings, show_words=words_shown(given)) as engine:
-        hits = await _search(given, engine)
+        hits = await found_hits(given, engine)
+        roots = await roots_of(engine)
     if interrupt.came or hits is None:
         return INTERRUPTED
     if given.json:
-        print_json({"query": given.query or "", "mode": given.mode, "hits": [_as_json(hit) for hit in hits]})
+        found = [hit_as_json(hit, roots) for hit in hits]
+        print_json({"version": VERSION, "query": given.query, "mode": given.mode, "hits": found})
     else:
-        print_text(_text(hits))
+        print_text(_text(given, hits, roots))
     return DONE
 
 
-async def _search(given: argparse.Namespace, engine: Engine) -> list[Hit]:
+async def found_hits(given: argparse.Namespace, engine: Engine, deadline: float | None = None) -> list[Hit]:
+    """What ``given``, in the command's own arguments, finds.
+
+    Args:
+        given: The arguments.
+        engine: Whose knowledge base.
+        deadline: Seconds from now for the embedding of the query.
+
+    Raises:
+        UsageError: No knowledge base, no such tenant or repository, or several tenants and none named.
+
+    Cancellation:
+        Nothing was changed.
+    """
     await engine.knowledge(create=False, may_be_read_only=True)
     return await engine.search(
-        given.query or "",
+        given.query,
         tenant=await _tenants(given, engine),
         repository=given.repository,
         k=given.k,
@@ -55,7 +81,23 @@ async def _search(given: argparse.Namespace, engine: Engine) -> list[Hit]:
         min_score=given.min_score,
         like=given.like,
         metadata=dict(given.metadata),
+        deadline=deadline,
     )
+
+
+async def roots_of(engine: Engine) -> dict[tuple[str, str], str]:
+    """Where the repositories of the knowledge base lie that are folders: by tenant and name.
+
+    Cancellation:
+        Nothing was changed.
+    """
+    return _folders(await (await engine.knowledge()).repositories())
+
+
+def _folders(records: Sequence[RepositoryRecord]) -> dict[tuple[str, str], str]:
+    """Where repositories lie that are folders, and are there."""
+    folders = {(record.tenant, record.name): record.root for record in records}
+    return {key: root for key, root in folders.items() if root is not None and os.path.isdir(root)}
 
 
 async def _tenants(given: argparse.Namespace, engine: Engine) -> Sequence[str]:
@@ -85,11 +127,13 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def _as_json(hit: Hit) -> dict[str, object]:
+def hit_as_json(hit: Hit, roots: Mapping[tuple[str, str], str]) -> dict[str, object]:
+    """One of the command's ``hits``."""
     return {
         "score": hit.score,
         "tenant": hit.tenant,
         "repository": hit.repository,
+        "root": roots.get((hit.tenant, hit.repository)),
         "path": hit.path,
         "lines": list(hit.lines),
         "text": hit.text,
@@ -99,27 +143,11 @@ def _as_json(hit: Hit) -> dict[str, object]:
     }
 
 
-def _text(hits: Sequence[Hit]) -> str:
+def _text(given: argparse.Namespace, hits: Sequence[Hit], roots: Mapping[tuple[str, str], str]) -> str:
     if not hits:
         return "nothing found\n"
-    return "\n".join(_entry(hit) for hit in hits)
-
-
-def _entry(hit: Hit) -> str:
-    first, last = hit.lines
-    head = f"{hit.score:.3f}  {hit.tenant}/{hit.repository}  {hit.path}:{first}-{last}"
-    if hit.cosine is not None and hit.cosine != hit.score:
-        head += f"  (cosine {hit.cosine:.3f})"
-    if hit.also:
-        head += f"  and in {len(hit.also)} more: {hit.also[0].path}" + (", ..." if len(hit.also) > 1 else "")
-    if hit.metadata:
-        head += "\n    " + _harmless(json.dumps(dict(hit.metadata), ensure_ascii=False))[:_WIDTH]
-    lines = [line for line in hit.text.splitlines() if line.strip()]
-    shown = [f"    {_harmless(line)[:_WIDTH]}" for line in lines[:_LINES_SHOWN]]
-    more = [f"    ... {len(lines) - _LINES_SHOWN} more"] if len(lines) > _LINES_SHOWN else []
-    return "\n".join([head, *shown, *more]) + "\n"
-
-
-def _harmless(line: str) -> str:
-    """``line`` without what a terminal would obey instead of showing."""
-    return "".join(sign if sign.isprintable() else " " for sign in line.expandtabs(4))
+    out = sys.stdout
+    is_terminal = out is not None and out.isatty()
+    width = max(get_terminal_size().columns, 20) if is_terminal else _WIDTH
+    view = View(Path.cwd(), roots, given.query, context=given.context, width=width, scores=given.verbose)
+    return files_text(hits, view) if given.files else hits_text(hits, view)

@@ -60,6 +60,8 @@ class Status:
         """As ``status --json`` prints it."""
         return {
             "at": self.at,
+            "store": str(self.settings.store.path),
+            "settings": None if self.settings.file is None else str(self.settings.file),
             "age": max(time.time() - self.at, 0.0),
             "lanes": self.lanes(),
             "probe": None if self.probe is None else self.probe.as_json(),
@@ -145,7 +147,28 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
         Nothing was changed.
     """
     status: Status | None = None
-    async with interruptible(), open_database(settings.store.path, create=False) as database:
+    async with interruptible():
+        status = await look(settings)
+    if status is None:
+        return INTERRUPTED
+    if given.json:
+        print_json(status.as_json())
+    else:
+        print_text(status_text(status))
+    return DONE
+
+
+async def look(settings: Settings) -> Status:
+    """What the knowledge base, and the processes that use it, have written down.
+
+    Raises:
+        UsageError: There is no knowledge base.
+        StoreError: It cannot be read.
+
+    Cancellation:
+        Nothing was changed.
+    """
+    async with open_database(settings.store.path, create=False, may_be_read_only=True) as database:
         store = SqliteStore(database)
         await store.open()
         now = time.time()
@@ -156,14 +179,7 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
         probe = await read_verdict(database, name, engine_key(settings.provider(name)), settings.probe, now)
         records = await store.repositories()
         fenced = {record.id: await store.fenced(record) for record in records}
-        status = Status(now, settings, records, activity, waits, living, probe, fenced)
-    if status is None:
-        return INTERRUPTED
-    if given.json:
-        print_json(status.as_json())
-    else:
-        print_text(status_text(status))
-    return DONE
+    return Status(now, settings, records, activity, waits, living, probe, fenced)
 
 
 def _process(stored: StoredLane, now: float) -> dict[str, Any]:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 def status_text(status: Status) -> str:
     """Repositories, lanes, and what happened."""
     access = status.access()
+    settings = status.settings
     parts = [
+        f"store: {settings.store.path}; settings: {settings.file or 'no file'}",
         f"{_count(access['ready'], 'repository', 'repositories')} ready, {access['degraded']} degraded",
         *(_repository(record, status) for record in status.repositories),
         *(f"settings: {error}" for error in status.config()["errors"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from shutil import get_terminal_size
 from typing import TextIO
@@ -27,6 +27,39 @@ def watching(stream: TextIO) -> Iterator[OnProgress | None]:
         yield line.told
     finally:
         line.clear()
+
+
+@contextmanager
+def watching_additions(stream: TextIO, name: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A listener for ``Engine.index`` that draws on ``stream``, or ``None`` if nobody can see it."""
+    if not stream.isatty():
+        yield None
+        return
+    began_at = drawn_at = time.monotonic()
+
+    def told(documents: int, vectors: int) -> None:
+        nonlocal drawn_at
+        now = time.monotonic()
+        if now - drawn_at >= _INTERVAL:
+            drawn_at = now
+            stream.write(_CLEAR + added_line(name, documents, vectors, now - began_at)[: _width()])
+            stream.flush()
+
+    try:
+        yield told
+    finally:
+        stream.write(_CLEAR)
+        stream.flush()
+
+
+def added_line(name: str, documents: int, vectors: int, seconds: float) -> str:
+    """How much is stored of what comes, whose end nobody knows."""
+    pace = f"  {vectors / seconds:,.0f} chunks/s" if vectors and seconds > 0 else ""
+    return f"{name} {documents:,} documents, {vectors:,} vectors bought{pace}"
+
+
+def _width() -> int:
+    return max(get_terminal_size().columns - 1, 20)
 
 
 @attrs.frozen
@@ -86,8 +119,7 @@ class ProgressLine:
         self._stream.flush()
 
     def _draw(self, now: float) -> None:
-        width = max(get_terminal_size().columns - 1, 20)
-        self._stream.write(_CLEAR + line_of(list(self._running.values()), now, width))
+        self._stream.write(_CLEAR + line_of(list(self._running.values()), now, _width()))
         self._stream.flush()
 
 

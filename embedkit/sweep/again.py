@@ -2,7 +2,8 @@
 
 Backoff is for a schedule that asks every minute. A person who reads why something failed, mends it and runs the same
 command means it. So a first failure is tried again at once, and what was put off for want of an engine is tried
-unless a probe of this moment finds it down; a second failure in a row, and work that timed out, wait for their time or for ``--all``.
+unless a probe of this moment finds it down; a second failure in a row, and work that timed out, wait for their time or
+for ``--all``.
 """
 
 from __future__ import annotations

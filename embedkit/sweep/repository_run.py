@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -14,7 +13,7 @@ import attrs
 import trio
 
 from embedkit.engine.width import limits_of, width_of
-from embedkit.errors import EmbedkitError, SourceError, StoreError, UsageError
+from embedkit.errors import EmbedkitError, StoreError
 from embedkit.knowledge.indexing.indexing import Indexing
 from embedkit.knowledge.indexing.keeping import keep_lease
 from embedkit.knowledge.indexing.tally import Tally
@@ -24,6 +23,7 @@ from embedkit.knowledge.storing.leases import LEASE_SECONDS, Leased
 from embedkit.knowledge.storing.repositories import Last, RepositoryRecord
 from embedkit.knowledge.storing.retrying import retry_locked
 from embedkit.settings.redaction import redacted_url
+from embedkit.sweep.looking import look
 from embedkit.sweep.outcome import Outcome, RepositoryReport, deciding, outcome_of
 from embedkit.sweep.progress import Progress
 from embedkit.sweep.schedule import is_due
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from embedkit.knowledge.storing.leases import Lease
     from embedkit.probing.rules import Verdict
     from embedkit.settings import RepositorySettings, SweepSettings
+    from embedkit.sweep.places import Seat
     from embedkit.sweep.sweep import Sweep
 
 _RELEASE_SECONDS = 1.0
-_REASON = 200  # characters of a foreign exception that are shown
 
 
 def root_of(described: RepositorySettings) -> str:
@@ -64,12 +64,14 @@ class RepositoryRun:
         sweep: Its run: engine, store, circuit.
         tenant: The tenant's name.
         described: The repository's settings.
+        seat: Its place among the others.
     """
 
-    def __init__(self, sweep: Sweep, tenant: str, described: RepositorySettings) -> None:
+    def __init__(self, sweep: Sweep, tenant: str, described: RepositorySettings, seat: Seat) -> None:
         self._sweep = sweep
         self._tenant = tenant
         self._described = described
+        self._seat = seat
         self._tally = Tally()
         self._chunks = 0
         self._fenced: dict[str, int] = {}
@@ -86,7 +88,7 @@ class RepositoryRun:
             What was stored stays; the lease was given back; ``aborted`` tells how it stood.
         """
         record = await self._sweep.store.repository(self._tenant, self._described.name, root_of(self._described))
-        if not self._sweep.all and not is_due(record.next_due_at, time.time()):
+        if not self._sweep.all and not is_due(record.next_due_at, self._sweep.now()):
             turn = self._sweep.turn_of(record)
             if turn == "when due":
                 return await self._untouched(record, "not-due", None)
@@ -128,7 +130,7 @@ class RepositoryRun:
                 await self._sweep.lift_fences(record)
                 snapshot = await self._look(record)
                 seen, revision = snapshot.sightings, snapshot.revision
-                await self._index(record, lease, snapshot)
+                await self._index(record, lease, snapshot, await self._seat.begin_work())
             except EmbedkitError as raised:
                 error = raised
             nursery.cancel_scope.cancel()
@@ -148,18 +150,7 @@ class RepositoryRun:
 
     async def _look(self, record: RepositoryRecord) -> Snapshot:
         known = await self._sweep.store.sightings(record)
-        try:
-            source = self._source()
-            return await trio.to_thread.run_sync(partial(_snapshot, source, known))
-        except UsageError as error:
-            # On the command line a path that is missing is the caller's to mend; in a sweep it is the repository's
-            # own failure, and the others go on.
-            raise SourceError(str(error)) from error
-        except EmbedkitError:
-            raise
-        except Exception as error:  # whatever this repository makes its source raise is its own failure
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise SourceError(f"cannot be listed ({reason[:_REASON]})", code="KB_SOURCE_DEFECT") from error
+        return await look(self._source, known, self._sweep.looking)
 
     def _source(self) -> Source:
         settings = self._sweep.engine.settings
@@ -169,9 +160,10 @@ class RepositoryRun:
             branch=self._described.branch,
             cache=Path(settings.store.path).parent / "git",
             selection=selection_of(self._described, settings.sweep),
+            helpers=self._sweep.git_helpers,
         )
 
-    async def _index(self, record: RepositoryRecord, lease: Lease, snapshot: Snapshot) -> None:
+    async def _index(self, record: RepositoryRecord, lease: Lease, snapshot: Snapshot, works_since: float) -> None:
         indexing = Indexing(
             self._sweep.store,
             record,
@@ -179,7 +171,7 @@ class RepositoryRun:
             self._buy,
             width=width_of(self._sweep.engine, record.batch_ceiling),
             limits=limits_of(self._sweep.engine.settings.embedding.chunk_tokens),
-            slice_ends_at=self._began_at + self._sweep.engine.settings.sweep.slice,
+            slice_ends_at=works_since + self._sweep.engine.settings.sweep.slice,
             on_progress=self._progressed,
             claims=self._sweep.claims(self._tenant),
             may_empty=self._sweep.may_empty,
@@ -253,7 +245,7 @@ class RepositoryRun:
             None if error is None else error.attribution,
             None if error is None else str(error),
             self._tally.clocks,
-            time.time(),
+            self._sweep.now(),
         )
         done = Swept(
             revision=revision,
@@ -261,6 +253,7 @@ class RepositoryRun:
             outstanding=self._tally.outstanding,
             too_large=self._tally.too_large,
             last=last,
+            tripped=self._sweep.has_tripped(self._tenant, self._described.name),
         )
         return successor(
             record,
@@ -294,7 +287,7 @@ class RepositoryRun:
             reason=None if error is None else str(error),
             attribution=None if error is None else error.attribution,
             revision=record.revision,
-            next_due_in=None if due is None else max(due - time.time(), 0.0),
+            next_due_in=None if due is None else max(due - self._sweep.now(), 0.0),
             succeeded=record.succeeded,
             last=record.last,
         )
@@ -322,8 +315,3 @@ class RepositoryRun:
             elapsed=trio.current_time() - self._began_at,
             outstanding=tally.outstanding,
         )
-
-
-def _snapshot(source: Source, known: Mapping[str, Sighting]) -> Snapshot:
-    # In a worker thread: look now and then whether the sweep was cancelled meanwhile.
-    return source.snapshot(known, check=trio.from_thread.check_cancelled)

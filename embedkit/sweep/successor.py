@@ -49,6 +49,7 @@ class Swept:
         generation: The chunking's.
         outstanding: Documents left undone.
         too_large: Inputs of its smallest ticket that was too large, or ``None``.
+        tripped: Whether a ticket of it opened the run's circuit.
         last: How it ended, and when.
     """
 
@@ -57,6 +58,7 @@ class Swept:
     outstanding: int
     too_large: int | None
     last: Last
+    tripped: bool = False
 
 
 def successor(
@@ -82,6 +84,9 @@ def successor(
         "as before": record.next_due_at,
     }[row.due]
     moves = row.checkpoint == "moves"
+    # Under suspicion until it completes, or fails in a way that needs no engine to show.
+    cleared = moves or outcome == "failed"
+    tripped_at = now if swept.tripped else None if cleared else record.tripped_at
     return attrs.evolve(
         record,
         revision=swept.revision if moves else record.revision,
@@ -91,6 +96,7 @@ def successor(
         outstanding=swept.outstanding,
         next_due_at=due,
         last=swept.last,
+        tripped_at=tripped_at,
         batch_ceiling=batch_ceiling(
             record.batch_ceiling, timed_out=swept.too_large, clean=row.streak == "ends", batch=batch
         ),

@@ -6,8 +6,10 @@ those are the engine's, and call no hook of the ended run.
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,9 +27,11 @@ from embedkit.settings import RepositorySettings, TenantSettings
 from embedkit.sweep import again as turns
 from embedkit.sweep.again import Again
 from embedkit.sweep.outcome import RepositoryReport, SweepReport, Trip, status_of
+from embedkit.sweep.places import Places
 from embedkit.sweep.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
+    from embedkit.knowledge.sources.git_helpers import GitHelpers
     from embedkit.knowledge.storing.protocol import Store
     from embedkit.knowledge.storing.repositories import RepositoryRecord
     from embedkit.probing.rules import Verdict
@@ -44,7 +48,10 @@ class Sweep:
         all: Whether due times and backoff are passed over.
         again: Whether a person asked: see ``embedkit.sweep.again``.
         may_empty: Whether a repository that held documents may come to hold none.
+        now: The wall clock, by which repositories are due.
         engine_key: What names the engine that embeds: what another refused is asked of it again.
+        looking: Bounds the threads that look at sources: not at all, since places do. They are no one else's threads:
+            one that hangs takes none of those.
     """
 
     def __init__(
@@ -58,6 +65,7 @@ class Sweep:
         on_progress: OnProgress | None,
         allow_empty: bool = False,
         retry_fenced: bool = False,
+        wall_clock: Callable[[], float] = time.time,
         again: bool = False,
     ) -> None:
         self.id = secrets.token_hex(8)
@@ -67,6 +75,8 @@ class Sweep:
         self.all = all
         self.again = again
         self.may_empty = allow_empty
+        self.now = wall_clock
+        self.looking = trio.CapacityLimiter(math.inf)
         self.engine_key = engine_key(engine.settings.provider())
         self._retry_fenced = retry_fenced
         self._lifted: set[str] = set()
@@ -79,6 +89,7 @@ class Sweep:
         self._claiming = trio.Lock()
         self._mismatch: SpaceMismatch | None = None
         self._running = trio.CancelScope()
+        self._git_helpers: GitHelpers | None = None
         self._asking = trio.Lock()
         self._verdict: Verdict | None = None
         self._claims = {tenant.name: Claims() for tenant in self._tenants}
@@ -97,21 +108,56 @@ class Sweep:
         """
         await self.engine.check_space()
         sweep = self.engine.settings.sweep
-        places = trio.CapacityLimiter(sweep.concurrency)
-        async with trio.open_nursery() as nursery:
-            self._running = nursery.cancel_scope
-            for tenant in self._tenants:
-                own = trio.CapacityLimiter(sweep.tenant_concurrency)
-                for described in tenant.repositories:
-                    if described.enabled:
-                        nursery.start_soon(self._one, tenant.name, described, own, places)
+        places = Places(
+            {tenant.name for tenant in self._tenants},
+            concurrency=sweep.concurrency,
+            tenant_concurrency=sweep.tenant_concurrency,
+        )
+        with trio.CancelScope() as self._running:
+            suspects = await self._suspects()
+            async with trio.open_nursery() as nursery:
+                for tenant, described in self._enabled():
+                    if (tenant, described.name) not in suspects:
+                        nursery.start_soon(self._one, tenant, described, places)
+            named = {(tenant, described.name): described for tenant, described in self._enabled()}
+            for tenant, name in suspects:
+                await self._one(tenant, named[tenant, name], places)
         if self._mismatch is not None:
             raise self._mismatch
         return self.report()
 
+    async def _suspects(self) -> list[tuple[str, str]]:
+        """Those of its repositories that tripped the circuit of their last run, who did so last coming last.
+
+        They are swept when all others have ended, one after the other: what one of them does costs its neighbours
+        nothing. Who tripped the last run comes behind who tripped an earlier one, so that each gets its turn.
+        """
+        named = {(tenant, described.name) for tenant, described in self._enabled()}
+        tripped = {
+            (record.tenant, record.name): record.tripped_at
+            for record in await self.store.repositories()
+            if record.tripped_at is not None and (record.tenant, record.name) in named
+        }
+        return sorted(tripped, key=lambda key: (tripped[key], key))
+
+    @property
+    def git_helpers(self) -> GitHelpers:
+        """Who fetches from git servers, for all repositories of the run."""
+        from embedkit.knowledge.sources.git_helpers import GitHelpers
+
+        if self._git_helpers is None:
+            self._git_helpers = GitHelpers()
+        return self._git_helpers
+
+    def has_tripped(self, tenant: str, name: str) -> bool:
+        """Whether it was a repository's ticket that opened the run's circuit."""
+        return self._tripped_by == (tenant, name)
+
     def end(self) -> None:
         """The run has ended, though calls of it may still be out."""
         self._has_ended = True
+        if self._git_helpers is not None:
+            self._git_helpers.close()
 
     def report(self) -> SweepReport:
         """How the run stands: final after ``run``, else what has ended so far."""
@@ -198,15 +244,15 @@ class Sweep:
         self,
         tenant: str,
         described: RepositorySettings,
-        own: trio.CapacityLimiter,
-        places: trio.CapacityLimiter,
+        places: Places,
     ) -> None:
         # Imported here, with all of chunking and indexing, so that `import embedkit` stays light.
+        from embedkit.knowledge.sources.git import is_served
         from embedkit.sweep.repository_run import RepositoryRun
 
-        # The tenant's place first: whoever waits for its own tenant must not hold a place that others could use.
-        async with own, places:
-            run = RepositoryRun(self, tenant, described)
+        waits = described.git is not None and is_served(described.git)
+        async with places.seat(tenant, waits=waits) as seat:
+            run = RepositoryRun(self, tenant, described, seat)
             key = (tenant, described.name)
             self._reports[key] = run.aborted()
             try:
@@ -218,8 +264,8 @@ class Sweep:
                 self._reports[key] = run.aborted()
                 raise
 
-    def _enabled(self) -> list[RepositorySettings]:
-        return [item for tenant in self._tenants for item in tenant.repositories if item.enabled]
+    def _enabled(self) -> list[tuple[str, RepositorySettings]]:
+        return [(tenant.name, item) for tenant in self._tenants for item in tenant.repositories if item.enabled]
 
     def _trip(self) -> Trip | None:
         cause = self.circuit.cause
@@ -240,6 +286,7 @@ async def open_sweep(
     on_progress: OnProgress | None = None,
     allow_empty: bool = False,
     retry_fenced: bool = False,
+    wall_clock: Callable[[], float] = time.time,
     again: bool = False,
 ) -> AsyncGenerator[Sweep]:
     """A run over repositories, for as long as the block lasts.
@@ -252,6 +299,7 @@ async def open_sweep(
         on_progress: Told of each step, synchronously.
         allow_empty: Remove the documents of a repository that now seems to have none; without it, that is a failure.
         retry_fenced: Offer what is fenced once more.
+        wall_clock: Seconds since 1970, by which repositories are due.
         again: A person asks: what failed for the first time goes at once, and what was put off for want of an engine
             goes unless a probe made for this run finds it down. Nothing of it applies where all go anyway.
 
@@ -271,6 +319,7 @@ async def open_sweep(
         on_progress=on_progress,
         allow_empty=allow_empty,
         retry_fenced=retry_fenced,
+        wall_clock=wall_clock,
         again=again,
     )
     try:

@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -323,3 +323,4 @@ class Conservation(RuleBasedStateMachine):
 
 
 TestConservation = Conservation.TestCase
+TestConservation.settings = settings(max_examples=40)

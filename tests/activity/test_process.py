@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from embedkit.activity import process
-from embedkit.activity.process import Process, _state, is_dead, this_process
+from embedkit.activity.process import Process, _state, can_be_asked, is_dead, this_process
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="start times are read from /proc")
 
@@ -27,10 +27,26 @@ def test_the_process_that_asks_is_alive() -> None:
     assert not is_dead(this_process(), this_process())
 
 
-def test_another_boot_is_dead_and_another_host_cannot_be_told() -> None:
+def test_another_boot_or_host_or_container_cannot_be_told() -> None:
+    """Two containers that share a volume and a host name, each with its own process ids, took each other for dead."""
     here = this_process()
-    assert is_dead(attrs.evolve(here, boot="before"), here)
-    assert not is_dead(attrs.evolve(here, host="elsewhere", boot="before", pid=1), here)
+    boot, _, namespace = here.boot.partition("/")
+    assert namespace.startswith("pid:[") or not sys.platform.startswith("linux")
+    for elsewhere in ({"host": "elsewhere"}, {"boot": "before"}, {"boot": f"{boot}/pid:[1]"}, {"boot": f"{boot}/?"}):
+        other = attrs.evolve(here, pid=2**22 + 1, started="1", **elsewhere)
+        assert not can_be_asked(other, here)
+        assert not is_dead(other, here)
+    assert is_dead(attrs.evolve(here, pid=2**22 + 1, started="1"), here)
+
+
+@linux
+def test_a_system_that_hides_its_namespaces_proves_nothing(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "sys/kernel/random").mkdir(parents=True)
+    (tmp_path / "sys/kernel/random/boot_id").write_text("b-1\n")
+    monkeypatch.setattr(process, "_PROC", tmp_path)
+    here = this_process()
+    assert here.boot == "b-1/?"
+    assert not is_dead(attrs.evolve(here, pid=2**22 + 1), here)
 
 
 @linux

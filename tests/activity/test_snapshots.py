@@ -24,7 +24,7 @@ from embedkit.clocks import ZERO
 from embedkit.database import Database, open_database
 
 HERE = this_process()
-GONE = attrs.evolve(HERE, boot="an earlier boot")
+GONE = attrs.evolve(HERE, pid=2**22 + 1, started="1")
 ELSEWHERE = Process("elsewhere", "", 1, "")
 NOW = 1_000_000.0
 

@@ -19,7 +19,7 @@ from embedkit.clocks import Clocks
 from embedkit.errors import ProviderTimeout
 
 HERE = this_process()
-GONE = attrs.evolve(HERE, boot="an earlier boot")
+GONE = attrs.evolve(HERE, pid=2**22 + 1, started="1")
 ELSEWHERE = Process("elsewhere", "", 1, "")
 KEEP = 1_000
 DAY = 86_400.0

@@ -55,6 +55,12 @@ def autojump_clock() -> MockClock:
     return MockClock(autojump_threshold=0.02)
 
 
+@pytest.fixture
+def patient_clock() -> MockClock:
+    # A program is started in a thread, which a busy machine lets wait.
+    return MockClock(autojump_threshold=0.3)
+
+
 async def by_one(engine: Engine, timeout: float | None) -> Result:
     return await ask_one(engine, "q", "box", timeout=timeout)
 
@@ -82,7 +88,7 @@ async def test_over_http(kind: str, first: str, asks: Any, autojump_clock: MockC
 
 @pytest.mark.parametrize("kind", ["codex", "gemini-cli"])
 @pytest.mark.parametrize("first", RUNGS)
-async def test_of_a_program(kind: str, first: str, tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_of_a_program(kind: str, first: str, tmp_path: Path, patient_clock: MockClock) -> None:
     write_program(tmp_path, "codex" if kind == "codex" else "gemini", "forever()")
     settings = settings_with(ProviderSettings(kind=kind), first)  # type: ignore[arg-type]
     async with open_engine(settings, environ=environ_of(tmp_path)) as engine:

@@ -84,6 +84,17 @@ async def test_the_arbiter_is_blind_at_first(autojump_clock: MockClock) -> None:
             2,
             "medium",
         ),
+        # the arbiter's own critical issue is adjudicated like the others'
+        (
+            [f"CRITICAL: it leaks\n{APPROVE}", f"ACCEPTED: it leaks\n{APPROVE}", "Plan 2"],
+            [[APPROVE]],
+            "max-rounds",
+            3,
+            None,
+        ),
+        ([f"CRITICAL: it leaks\n{APPROVE}", f"REFUSED: it leaks\n{APPROVE}"], [[APPROVE]], "converged", 1, "high"),
+        # nobody but the arbiter hangs, and the wall is far
+        ([HANGS], [[APPROVE]], "arbiter-failed", 2, None),
         # the arbiter is persuaded by its peers
         ([REVISE, APPROVE], [[APPROVE]], "converged", 1, "high"),
         # the arbiter holds out
@@ -115,6 +126,11 @@ async def test_how_it_ends(
     found = await judged(saying(*arbiter), *(saying(*peer) for peer in peers), max_rounds=3)
     assert (found.status, len(found.rounds), found.confidence) == (status, rounds, confidence)
     assert all(len(one.replies) == 1 + len(one.verdicts) for one in found.rounds)
+
+
+async def test_a_late_consensus_is_worth_less(autojump_clock: MockClock) -> None:
+    found = await judged(saying(APPROVE), saying(REVISE, REVISE, REVISE, APPROVE), max_rounds=5)
+    assert (found.status, found.confidence, len(found.rounds)) == ("converged", "low", 4)
 
 
 async def test_who_is_dropped_is_reported_and_asked_no_more(autojump_clock: MockClock) -> None:

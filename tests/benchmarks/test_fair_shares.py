@@ -6,6 +6,8 @@ import pytest
 
 from benchmarks.fair_shares import CASES, SECONDS, Kind, figures, run, table
 
+# Runs are kept: whoever needs the same one is to find it, and so is played by the same worker.
+pytestmark = pytest.mark.xdist_group("fair shares")
 KINDS: tuple[Kind, ...] = ("openai-compatible", "ollama")
 ONE_SLOT, FOUR_SLOTS, TWICE, TENANTS = CASES
 

@@ -35,6 +35,7 @@ def library(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.soak
 def test_cold_sync_measures_every_figure_on_the_inputs_of_its_store(library: Path, tmp_path: Path) -> None:
     store = tmp_path / "store" / "knowledge.db"
     figures = {figure.name: figure for figure in cold_sync.figures(library, store, rounds=2)}

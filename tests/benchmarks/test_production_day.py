@@ -24,7 +24,9 @@ ONE_SLOT = attrs.evolve(AFTER, name="after, one slot", capacity=1)
 BROKER_ALONE = attrs.evolve(BEFORE, name="the broker alone", brokered=True)
 SHARES_ALONE = attrs.evolve(BEFORE, name="fair shares alone", order=None)
 
+# Days are kept: whoever needs the same one is to find it, and so is played by the same worker.
 day = cache(run_day)
+pytestmark = pytest.mark.xdist_group("production day")
 
 
 def test_p_1_before_the_batch_starves() -> None:

@@ -42,7 +42,7 @@ def test_the_demo_shows_the_main_job_and_leaves_nothing(
     printed = capsys.readouterr().out
     assert len(printed.splitlines()) <= 40
     assert "2 documents, 2 chunks; 2 vectors bought" in printed
-    assert re.search(r"email/utils.py:1-3 +def parse_date\(text\):", printed)
+    assert re.search(r"library/email/utils.py:1 +def parse_date\(text\):", printed)
     assert re.search(r"one more function +1 embedded +\d+ reused +1 call ", printed)
     assert re.search(r"called post/ now +0 embedded +1 reused +0 calls ", printed)
     assert re.search(r"nothing changed +0 embedded +0 reused +0 calls ", printed)

@@ -232,3 +232,13 @@ async def test_names_are_names(store: Path) -> None:
         for names in (("", "a"), ("a", " "), ("a\n", "b")):
             with pytest.raises(EmbedkitError, match="name in one line"):
                 await engine.index(*names, [])
+
+
+async def test_progress_counts_over_all_portions(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adding, "_DOCUMENTS_AT_ONCE", 4)
+    told: list[tuple[int, int]] = []
+    async with opened(store) as engine:
+        await engine.index("acme", "mail", some(10), on_progress=lambda *seen: told.append(seen))
+    assert told == sorted(told)
+    assert told[-1] == (10, 10)
+    assert len(told) > 3

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from llama_server import LlamaServer
 from tiny_bert import write_tiny_bert
+from tiny_llama import write_tiny_llama
 
 ROOT = Path(__file__).parents[2]
 REAL_MODEL = Path(os.environ.get("EMBEDKIT_TEST_MODEL") or ROOT.parent / "shared" / "models" / "minilm-q8_0.gguf")
@@ -20,6 +21,21 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if find_spec(package) is None:
             pytest.skip(f"{package} is not installed, so no llama.cpp server can be started")
     return write_tiny_bert(tmp_path_factory.mktemp("models") / "tiny.gguf")
+
+
+@pytest.fixture(scope="session")
+def chat_model(tiny_model: Path) -> Path:
+    """A chat model of random weights, written for this run beside the one that embeds."""
+    return write_tiny_llama(tiny_model.with_name("tiny-chat.gguf"))
+
+
+@pytest.fixture
+def chat_llama(chat_model: Path) -> Iterator[LlamaServer]:
+    """A llama.cpp server that chats."""
+    server = LlamaServer(chat_model, window=2048, embeds=False)
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ class LlamaServer:
         window: Tokens that one input may have.
         batch: Tokens of the physical batch; llama.cpp refuses an input that has more.
         port: 0: a free one, the same again after a restart.
+        embeds: Whether it gives vectors; else it chats.
     """
 
     model: Path
@@ -34,6 +35,7 @@ class LlamaServer:
     window: int = 4096
     batch: int = 4096
     port: int = 0
+    embeds: bool = True
     _process: subprocess.Popen[str] | None = attrs.field(init=False, default=None)
 
     @property
@@ -56,6 +58,7 @@ class LlamaServer:
             "window": self.window,
             "batch": self.batch,
             "port": self.port,
+            "embeds": int(self.embeds),
         }
         arguments = [part for name, value in options.items() for part in (f"--{name}", str(value))]
         self._process = subprocess.Popen(
@@ -85,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--alias", required=True)
-    for name in ("--slots", "--window", "--batch", "--port"):
+    for name in ("--slots", "--window", "--batch", "--port", "--embeds"):
         parser.add_argument(name, type=int, required=True)
     given = parser.parse_args()
     xllamacpp: Any = importlib.import_module("xllamacpp")
@@ -94,7 +97,7 @@ def main() -> None:
     parameters.model_alias = {given.alias}
     parameters.hostnames = ["127.0.0.1"]
     parameters.port = given.port
-    parameters.embedding = True
+    parameters.embedding = bool(given.embeds)
     parameters.n_parallel = given.slots
     parameters.n_ctx = given.slots * given.window
     parameters.n_batch = parameters.n_ubatch = given.batch

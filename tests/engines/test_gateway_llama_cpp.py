@@ -47,7 +47,8 @@ async def test_a_real_engine_behind_the_gateway(llama: LlamaServer) -> None:
             assert caught.value.status_code in (400, 500)
 
     async with open_engine(settings) as engine, open_gateway(engine) as gateway:
-        for document in ({"model": "tiny", "input": ["one", "two"]}, {"model": "tiny"}):
+        documents: tuple[dict[str, object], ...] = ({"model": "tiny", "input": ["one", "two"]}, {"model": "tiny"})
+        for document in documents:
             straight = await ask(llama.openai_url, "/embeddings", document)
             assert await ask(f"{gateway.url}/v1", "/embeddings", document) == straight
         await trio.to_thread.run_sync(through_the_client, f"{gateway.url}/v1")

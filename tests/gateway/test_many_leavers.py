@@ -38,8 +38,7 @@ async def one(house: House, number: int, draw: random.Random, answered: list[int
 
 async def storm(clients: int, kind: str, seed: int) -> None:
     draw = random.Random(seed)
-    options = {"slots": 4, "service": lambda request: 0.002}
-    async with open_house(kind, provider={"capacity": 4, "max_queued": 10_000}, **options) as house:
+    async with open_house(kind, provider={"capacity": 4, "max_queued": 10_000}, slots=4, service=0.002) as house:
         assert (await house.embed("before")).status_code == 200
         await house.settled()
         files, tasks = open_files(), trio.lowlevel.current_statistics().tasks_living

@@ -38,7 +38,7 @@ async def test_three_processes_share_a_circuit() -> None:
             for name in ("one", "two", "three"):
                 nursery.start_soon(worker, house.gateway.port, name)
         assert house.scripted.log.requests == 1
-        assert sorted(said) == [*[[503, "provider_circuit_open"]] * 8, [504, "provider_timeout"]]  # type: ignore[type-var]
+        assert sorted(said) == [*[[503, "provider_circuit_open"]] * 8, [504, "provider_timeout"]]
         assert house.gateway.shared.trips == {"box": 1}
         # Another run is not concerned.
         assert (await house.embed("other", headers={"X-Embedkit-Run": "another"})).status_code == 200

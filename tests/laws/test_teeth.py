@@ -15,7 +15,7 @@ from plain_lane import PlainLane, PlainQueueLane
 from embedkit.testing import LawBroken, LawReport, check_lane, judge_lane
 
 
-@pytest.mark.parametrize("make_lane", [PlainLane, PlainQueueLane])
+@pytest.mark.parametrize("make_lane", [PlainLane, pytest.param(PlainQueueLane, marks=pytest.mark.soak)])
 def test_a_lane_that_is_not_ours_can_keep_the_laws(make_lane: type[PlainLane]) -> None:
     check_lane(make_lane, settlement=make_lane.settlement)
 
@@ -33,7 +33,14 @@ def _judge(name: str) -> LawReport:
     return judge_lane(bad.make, settlement=bad.settlement, without=bad.without)
 
 
-@pytest.mark.parametrize("name", BAD_LANES)
+# Each takes all scenarios and all seeds; in the default run a few of them stand for the rest, which the next test holds
+# to the one law that names what is wrong.
+_STAND_FOR_ALL = {"limiter", "notified late"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in _STAND_FOR_ALL else pytest.mark.soak) for name in BAD_LANES]
+)
 def test_a_bad_lane_fails_exactly_the_laws_that_it_breaks(name: str) -> None:
     report = _judge(name)
     bad = BAD_LANES[name]
@@ -69,6 +76,7 @@ def test_a_lane_that_swallows_cancelled_is_named_and_the_next_one_is_judged_as_e
     check_lane(PlainLane, settlement="provider", laws=[7])
 
 
+@pytest.mark.soak
 def test_a_lane_that_polls_for_ever_is_told_so() -> None:
     class Restless(PollingLane):
         async def poll(self) -> None:

@@ -34,7 +34,7 @@ Clock = trio.testing.MockClock
 
 HERE = this_process()
 # Of this machine, but of a boot that is over.
-DEAD = attrs.evolve(HERE, boot="another")
+DEAD = attrs.evolve(HERE, pid=2**22 + 1, started="1")
 NEVER_FRESH = ProbeSettings(fresh=0.0)
 
 

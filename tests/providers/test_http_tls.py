@@ -158,7 +158,7 @@ async def test_through_a_tunnel_the_engine_is_spoken_to_securely(authority: Any,
         head = bytearray()
         while not head.endswith(b"\r\n\r\n"):
             head += await stream.receive_some(1)
-        asked.extend(head.split(b"\r\n"))
+        asked.extend(bytes(head).split(b"\r\n"))
         async with await trio.open_tcp_stream("127.0.0.1", server.port) as engine, trio.open_nursery() as nursery:
             await stream.send_all(b"HTTP/1.1 200 Go on\r\n\r\n")
             nursery.start_soon(carry, engine, stream)

@@ -9,7 +9,7 @@ from toml_documents import documents, leaves
 from embedkit.settings.lines import key_lines
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(documents())
 def test_every_leaf_has_the_line_on_which_its_last_key_stands(text: str) -> None:
     document = tomllib.loads(text)
@@ -26,7 +26,7 @@ def test_every_leaf_has_the_line_on_which_its_last_key_stands(text: str) -> None
             assert row.strip()
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(documents())
 def test_no_key_is_found_that_is_not_there(text: str) -> None:
     document = tomllib.loads(text)

@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from embedkit.errors import SettingsError
-from embedkit.settings import AskSettings, ProviderSettings, RepositorySettings, Settings, load_settings, redacted_url
+from embedkit.settings import (
+    AskSettings,
+    Limit,
+    ProviderSettings,
+    RepositorySettings,
+    Settings,
+    load_settings,
+    redacted_url,
+)
 
 SECRET = "hunter2hunter2"
 BOX = ProviderSettings(kind="openai-compatible", base_url="http://h/v1", model="m", api_key_env="BOX_KEY")
@@ -94,8 +102,8 @@ def test_variables_of_the_environment_come_before_the_file_and_blank_ones_change
     assert ask.min_answer_chars_for("cli", {"GEMINI_MIN_ANSWER_CHARS": "0"}) == 0
     assert ask.min_answer_chars_for("cli", {"GEMINI_MIN_ANSWER_CHARS": " "}) == 50
     assert ask.min_answer_chars_for("box", {"GEMINI_MIN_ANSWER_CHARS": "0"}) == 50
-    assert ask.upload_timeout({"GROK_UPLOAD_TIMEOUT_MS": "1500"}) == 1.5
+    assert ask.upload_timeout({"GROK_UPLOAD_TIMEOUT_MS": "1500"}) == Limit(1.5, "GROK_UPLOAD_TIMEOUT_MS")
     assert ask.upload_timeout({"GROK_UPLOAD_TIMEOUT_MS": "0"}) is None
-    assert ask.upload_timeout({"GROK_UPLOAD_TIMEOUT_MS": ""}) == 9.0
+    assert ask.upload_timeout({"GROK_UPLOAD_TIMEOUT_MS": ""}) == Limit(9.0, "ask.upload_timeout")
     with pytest.raises(SettingsError, match=r'^GROK_UPLOAD_TIMEOUT_MS: "1\.5" is not a whole number'):
         ask.upload_timeout({"GROK_UPLOAD_TIMEOUT_MS": "1.5"})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import attrs
 import pytest
 import trio
-from command_line import settings_text
+from command_line import environment, settings_text
 from fakes import numbered, write_tree
 from processes import NOBODY, ForkServer, Started, within
 from store_content import content_of, paths_in
@@ -115,6 +117,30 @@ async def test_of_two_processes_one_is_in_and_the_other_says_who(tmp_path: Path,
         place.released.set()
         assert await first.wait() == 0
         assert len(paths_in(place.store)) == 8
+
+
+INTERRUPTED_IN_IMPORT = """
+import builtins, os, signal, sys
+import embedkit_command
+real, left = builtins.__import__, int(sys.argv.pop(1))
+def imported(*arguments, **options):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGINT)
+    return real(*arguments, **options)
+builtins.__import__ = imported
+sys.exit(embedkit_command.main())
+"""
+
+
+@pytest.mark.parametrize("number", [1, 40, 400, 1500])
+def test_a_ctrl_c_while_the_command_is_loaded_is_one_line(tmp_path: Path, number: int) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IN_IMPORT, str(number), "status"],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "embedkit: interrupted\n")
 
 
 def test_a_reader_that_has_left_is_no_failure(tmp_path: Path, server: ForkServer) -> None:

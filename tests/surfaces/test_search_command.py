@@ -5,12 +5,13 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from command_line import Shell
 from fakes import numbered, write_tree
 from processes import ForkServer
 
-from embedkit import database
+from embedkit import database_opening
 
 SETTINGS = """
 version = 1
@@ -39,10 +40,11 @@ def test_hits_in_json(shell: Shell) -> None:
         ended = shell("search", "apple pear", "--json", "--mode", mode)
         assert (ended.code, ended.err) == (0, "")
         document = ended.json
-        assert list(document) == ["query", "mode", "hits"]
+        assert list(document) == ["version", "query", "mode", "hits"]
+        jsonschema.validate(document, shell("search", "--schema").json)
         assert (document["query"], document["mode"]) == ("apple pear", mode)
         hit = document["hits"][0]
-        assert list(hit) == ["score", "tenant", "repository", "path", "lines", "text", "cosine", "metadata", "also"]
+        assert hit["root"] == str(shell.folder / "docs")
         assert (hit["tenant"], hit["repository"], hit["path"]) == ("default", "docs", "fruit.txt")
         assert hit["lines"] == [1, 2]
         assert hit["text"].split() == ["apple", "pear"]
@@ -54,10 +56,54 @@ def test_hits_for_people(shell: Shell) -> None:
     )
     shell("sync", "docs")
     ended = shell("search", "apple")
-    head, *lines = ended.out.splitlines()
-    assert head.endswith("default/docs  long.txt:1-9") or "long.txt:" in head
+    (line, *_) = ended.out.splitlines()
+    assert line.startswith("docs/long.txt:1  apple")
+    assert line.endswith("xxx...")
+    assert len(line) == 200
     assert "\x1b" not in ended.out
-    assert max(map(len, lines)) <= 114
+
+
+def test_a_hit_is_a_line_that_opens_from_where_one_stands(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = '"""Fruit."""\n\n\ndef peel(apple):\n    """Peel an apple."""\n    return apple\n'
+    write_tree(shell.folder / "docs", {"sub/fruit.py": code, "pear.md": "# Pears\n\nA pear is green.\n"})
+    shell("sync", "docs")
+    monkeypatch.chdir(shell.folder / "docs" / "sub")
+    assert shell("search", "peel", "an", "apple", "-k", "1").out == "fruit.py:4  def peel(apple):\n"
+    assert shell("search", "green", "pear", "-k", "1").out == "../pear.md:3  A pear is green.\n"
+    assert shell("search", "green pear", "-l").out.splitlines() == ["../pear.md", "fruit.py"]
+    around = shell("search", "peel an apple", "-k", "1", "--context", "1").out.splitlines()
+    assert around[1:] == ["       3", "       4  def peel(apple):", '       5      """Peel an apple."""']
+    assert "default/docs  lines 1-6" in shell("search", "peel an apple", "-k", "1", "-v").out
+
+
+def test_the_store_of_a_parent_is_found_and_variables_name_another(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(shell.folder, {"docs/one.txt": "one\n", "other/two.txt": "two\n", "far.toml": "version = 1\n"})
+    shell("sync", "docs")
+    monkeypatch.chdir(shell.folder / "docs")
+    assert shell("search", "one", "-l").out == "one.txt\n"
+    assert shell("status").out.startswith(f"store: {shell.store}; settings: no file\n")
+    monkeypatch.setenv("EMBEDKIT_STORE", str(shell.folder / "own.db"))
+    monkeypatch.setenv("EMBEDKIT_CONFIG", str(shell.folder / "far.toml"))
+    assert shell("sync", "../other").code == 0
+    assert shell("search", "two", "-l").out == "../other/two.txt\n"
+    status = shell("status", "--json").json
+    assert (status["store"], status["settings"]) == (str(shell.folder / "own.db"), str(shell.folder / "far.toml"))
+    assert "# EMBEDKIT_STORE" in shell("settings").out
+    assert shell("status", "--store", str(shell.store), "--json").json["store"] == str(shell.store)
+    monkeypatch.setenv("EMBEDKIT_STORE", " ")
+    monkeypatch.setenv("EMBEDKIT_CONFIG", "")
+    assert shell("search", "one", "-l").out == "one.txt\n"
+
+
+def test_nothing_to_look_for_is_refused(shell: Shell) -> None:
+    write_tree(shell.folder / "docs", numbered(2))
+    shell("sync", "docs")
+    for query in ("", "  "):
+        ended = shell("search", query)
+        assert ended.code == 2
+        ended.check_one_line("search for what?")
 
 
 def test_no_hits_are_no_failure(shell: Shell) -> None:
@@ -103,7 +149,7 @@ def test_what_the_store_does_not_have_is_named(two_tenants: Shell, arguments: li
 
 @pytest.mark.parametrize(
     "query",
-    ["", " ", '"', "AND", "NEAR(a b)", "a* OR -b", "tenant:t1", "\x00", "'; DROP TABLE chunks", "\udcff", "ß" * 5000],
+    ['"', "AND", "NEAR(a b)", "a* OR -b", "tenant:t1", "\x00", "'; DROP TABLE chunks", "\udcff", "ß" * 5000],
     ids=lambda query: repr(query[:10]),
 )
 def test_any_query_is_a_query(shell: Shell, query: str) -> None:
@@ -147,7 +193,7 @@ def test_a_store_in_a_folder_that_cannot_be_written_is_searched(
     before = store.read_bytes()
     if unseen:
         store.with_name(store.name + "-wal").write_bytes(b"x")
-    access, connect = os.access, database._connect
+    access, connect = os.access, database_opening._connect
 
     def without_writing(place: Any, mode: int, **options: Any) -> bool:
         return mode != os.W_OK and access(place, mode, **options)
@@ -159,7 +205,7 @@ def test_a_store_in_a_folder_that_cannot_be_written_is_searched(
         return connect(path, mode, busy_timeout)
 
     monkeypatch.setattr(os, "access", without_writing)
-    monkeypatch.setattr(database, "_connect", connecting)
+    monkeypatch.setattr(database_opening, "_connect", connecting)
     for mode in ("hybrid", "vector", "text"):
         ended = shell("search", "apple", "--json", "--mode", mode)
         assert (ended.code, len(ended.json["hits"])) == (0, 1)

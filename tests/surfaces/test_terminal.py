@@ -13,7 +13,7 @@ from embedkit.clocks import Clocks
 from embedkit.knowledge.indexing.tally import Tally
 from embedkit.providers import local
 from embedkit.surfaces.cli import main
-from embedkit.surfaces.terminal import _Running, line_of, watching
+from embedkit.surfaces.terminal import _Running, added_line, line_of, watching, watching_additions
 from embedkit.sweep.progress import Progress
 
 
@@ -58,3 +58,19 @@ def test_on_a_terminal_the_line_is_drawn_and_gone_in_the_end(tmp_path: Path, mon
     assert drawn.startswith("\r\x1b[Kdocs 0/30")
     assert drawn.endswith("\r\x1b[K")
     assert "\n" not in drawn
+
+
+def test_what_is_added_is_counted_where_somebody_can_see_it() -> None:
+    assert (
+        added_line("acme/mail", 1_200, 3_400, 2.0) == "acme/mail 1,200 documents, 3,400 vectors bought  1,700 chunks/s"
+    )
+    assert added_line("acme/mail", 0, 0, 2.0) == "acme/mail 0 documents, 0 vectors bought"
+    nobody = io.StringIO()
+    with watching_additions(nobody, "acme/mail") as told:
+        assert told is None
+    assert nobody.getvalue() == ""
+    main_end, other_end = pty.openpty()
+    with os.fdopen(other_end, "w") as terminal, watching_additions(terminal, "acme/mail") as told:
+        assert told is not None
+        terminal.flush()
+    os.close(main_end)

@@ -58,10 +58,12 @@ class World:
             settings_of(self.store, batch=2, capacity=1),
             probe=ProbeSettings(failing=0.001, failing_cap=0.002, share=1.0),
         )
-        async with open_engine(settings, reserve=0, providers={"fake": self.provider}) as engine:
-            async with open_sweep(engine, [self.acme], again=again) as sweep:
-                (report,) = (await sweep.run()).repositories
-        return report
+        async with (
+            open_engine(settings, reserve=0, providers={"fake": self.provider}) as engine,
+            open_sweep(engine, [self.acme], again=again) as sweep,
+        ):
+            (report,) = (await sweep.run()).repositories
+            return report
 
 
 async def test_a_first_failure_is_tried_again_at_once_and_a_second_waits(tmp_path: Path) -> None:

@@ -149,7 +149,9 @@ async def test_what_cannot_be_read_is_kept_and_counted(
             patched.setattr(folder, "_read", reading)
             patched.setattr(folder, "_opened_folder", opening)
             acme = (await swept(engine, tenant("acme", api=root)))["acme"]
-        assert (acme.outcome, acme.deleted, acme.skipped) == ("complete", 2, {"unreadable": 2})
+        assert (acme.outcome, acme.deleted, acme.skipped) == ("failed", 2, {"unreadable": 2})
+        assert acme.code == "KB_SOURCE_UNREADABLE"
+        assert "file001.txt: Input/output error" in (acme.reason or "")
         assert paths_in(store) == ["file000.txt", "file001.txt", "file002.txt", "shut/a.txt"]
         again = (await swept(engine, tenant("acme", api=root)))["acme"]
         assert (again.outcome, again.embedded, again.skipped) == ("complete", 0, {})

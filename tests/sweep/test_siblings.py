@@ -148,7 +148,7 @@ async def test_who_waits_for_a_sibling_waits_no_longer_than_its_slice(tmp_path: 
 
 
 @given(seed=st.integers(0, 2**32), repositories=st.integers(2, 4), batch=st.integers(1, 5), capacity=st.integers(1, 3))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_happens_meanwhile_all_is_stored_in_the_end_and_little_is_bought_twice(
     seed: int, repositories: int, batch: int, capacity: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

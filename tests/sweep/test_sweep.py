@@ -27,7 +27,7 @@ from embedkit.settings import RepositorySettings, TenantSettings
 from embedkit.sweep import repository_run
 from embedkit.sweep.outcome import SweepReport
 from embedkit.sweep.schedule import jitter
-from embedkit.sweep.sweep import open_sweep
+from embedkit.sweep.sweep import Sweep, open_sweep
 
 OPEN = "KB_VECTOR_EMBED_PROVIDER_CIRCUIT_OPEN"
 TIMEOUT = "KB_VECTOR_EMBED_PROVIDER_TIMEOUT"
@@ -163,7 +163,7 @@ async def test_a_refusal_ends_its_repository_and_the_next_is_still_tried(store: 
 
 
 class WallClock:
-    """Stands for the module ``time``: the wall clock that due times are read from, set by hand."""
+    """The wall clock that due times are read from, set by hand."""
 
     def __init__(self, now: float = 1_000_000.0) -> None:
         self.now = now
@@ -175,7 +175,12 @@ class WallClock:
 @pytest.fixture
 def wall(monkeypatch: pytest.MonkeyPatch) -> WallClock:
     clock = WallClock()
-    monkeypatch.setattr(repository_run, "time", clock)
+    make = Sweep.__init__
+
+    def made(self: Sweep, *arguments: Any, **options: Any) -> None:
+        make(self, *arguments, **{**options, "wall_clock": clock.time})
+
+    monkeypatch.setattr(Sweep, "__init__", made)
     return clock
 
 

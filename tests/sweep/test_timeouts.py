@@ -373,7 +373,7 @@ async def test_a_text_that_always_times_out_ends_fenced_and_all_others_are_store
     assert set(bought.values()) == {1}
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     alive=st.lists(st.booleans(), max_size=12),
     batch=st.sampled_from([1, 2, 5]),

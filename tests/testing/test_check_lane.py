@@ -52,7 +52,9 @@ def test_an_unknown_word_is_refused_with_a_sentence(asked: dict[str, Any], said:
             judge(make_lane, **asked)
 
 
-@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize(
+    "feature", [pytest.param(one, marks=() if one == "reserve" else pytest.mark.soak) for one in FEATURES]
+)
 def test_a_lane_is_judged_on_what_it_has_and_told_what_was_left_out(feature: Any) -> None:
     seen: list[tuple[int, int, str | None]] = []
 

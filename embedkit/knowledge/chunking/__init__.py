@@ -22,7 +22,7 @@ from embedkit.knowledge.model import Chunk
 
 __all__ = ["CHUNKING_GENERATION", "ChunkLimits", "chunk", "estimate_tokens"]
 
-CHUNKING_GENERATION: int = 2
+CHUNKING_GENERATION: int = 3
 """Raised whenever the same text, with the same limits, gives other chunks than before."""
 
 _LEAST_TARGET = 16

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from embedkit.knowledge.chunking.outline import Definition, Outline, nest
+from embedkit.knowledge.chunking.outline import LONG_COMMENT, Definition, Outline, nest
 from embedkit.knowledge.chunking.page import Page
 
 if TYPE_CHECKING:
@@ -68,12 +68,19 @@ _NO_CALLABLE = re.compile(
 _NO_TYPE = re.compile(rb"(?:return|else|typedef|throw|new|case|goto|delete)\b")
 _NAME = re.compile(rb"(?:" + _WORD + rb"::){0,4}~?" + _WORD)
 _NAME_BYTES = bytes(byte for byte in range(256) if byte >= 0x80 or chr(byte).isalnum()) + b"_$:~"
-_TYPE_BYTES = _NAME_BYTES + b"<>,*&[] \t"
-_MOST_WORDS = 8  # before a name
+_TYPE_BYTES = _NAME_BYTES + b"<>,*&[]?#. \t"
+_MOST_WORDS = 24  # before a name
+_MOST_GENERIC = 80  # bytes of ``<...>`` behind a name
+_DEEPEST = 48  # columns: what is indented further is given no name
 _ARROW = re.compile(
-    _MODIFIERS + rb"(" + _WORD + rb")[ \t]*(?::[^=]{0,80})?=[ \t]*(?:async[ \t]*)?"
+    _MODIFIERS + rb"(" + _WORD + rb")[ \t]*(?::[^=]{0,80})?[=:][ \t]*(?:async[ \t]*)?"
     rb"(?:\([^()]{0,160}\)|" + _WORD + rb")[ \t]*(?::[^=]{0,60})?=>"
 )
+_VALUE = re.compile(
+    rb"(?:(?:this|module|exports|" + _WORD + rb")\.){0,4}(" + _WORD + rb")[ \t]*[=:][ \t]*(?:async[ \t]+)?function\b"
+)
+_RUBY = re.compile(rb"(?:(?:private|protected|public|module_function)[ \t]+)?def[ \t]+(?:self\.)?([^\s(;]{1,80})")
+_RUBY_KIN = frozenset({"rb", "rake", "gemspec", "cr"})
 _IMPLEMENTED = re.compile(
     rb"[ \t]for[ \t]+(?:&(?:'\w+[ \t]+)?)?(?:mut[ \t]+|dyn[ \t]+)*+(?:" + _WORD + rb"::)*+(" + _WORD + rb")"
 )
@@ -84,10 +91,11 @@ _ANNOTATIONS |= {"rs": b"#[", "php": b"#[", "cs": b"["}
 _ANNOTATION = re.compile(rb"@[\w.:]+[ \t]*|#!?(?=\[)|(?=\[[ \t]*[A-Za-z_])")
 _ANNOTATION_LINES = 20
 _OPENS_BRACKET, _CLOSES_BRACKET = b"([{", b")]}"
+_WRAPPING = frozenset({"java", "cs", "php", "c", "h", "cc", "hh", "cpp", "hpp", "cxx", "hxx", "dart", *_SCRIPTS})
 _C_KIN = frozenset({"c", "h", "cc", "hh", "cpp", "hpp", "cxx", "hxx", "m", "mm", "cu", "ino", "java", "cs", "d"})
 _MAX_LEVEL = 24  # half columns of two
-_COST = 3
-_DEFINITION, _AFTER_BLANK, _PLAIN = 0, 1, 2
+_COST = 4
+_DEFINITION, _AFTER_BLANK, _PLAIN, _BELOW_COMMENT = 0, 1, 2, 3
 
 
 def outline(page: Page, suffix: str) -> Outline:
@@ -195,13 +203,13 @@ def _openings(page: Page, lines: NDArray[np.int64], suffix: str) -> tuple[dict[i
     before, before_line = b"", -1
     for line, begin, end, indent in rows:
         text = page.data[begin : min(end - 1, begin + _READ)]
-        if indent <= 16:
-            named = _named(text, typed=suffix in _C_KIN and (indent == 0 or _is_brace(page, line + 1)))
-            if named is None and suffix in _SCRIPTS:
-                named = _of_script(page, line, text, indent)
-            if named is None and suffix in _C_KIN and indent == 0 and before_line == line - 1 and _is_type(before):
+        if indent <= _DEEPEST:
+            named = _named(text, suffix, typed=suffix in _C_KIN and (indent == 0 or _is_brace(page, line + 1)))
+            if named is None and suffix in _WRAPPING:
+                named = _wrapped(page, line, text, indent, suffix)
+            if suffix in _C_KIN and indent == 0 and before_line == line - 1 and _is_type(before):
                 called = _called(b"int " + text, typed=True)
-                if called is not None:
+                if called is not None and named in (None, (called, False)):
                     named = (called, False)
                     types.append(before_line)
             if named is not None:
@@ -212,8 +220,11 @@ def _openings(page: Page, lines: NDArray[np.int64], suffix: str) -> tuple[dict[i
 
 
 def _is_brace(page: Page, line: int) -> bool:
-    """Whether a line holds an opening brace alone."""
-    return line < page.count and page.data[int(page.first[line]) : int(page.starts[line + 1])].rstrip() == b"{"
+    """Whether a line holds an opening brace alone, or begins a body that is an expression, as C# has them."""
+    if line >= page.count:
+        return False
+    begin, end = int(page.first[line]), int(page.starts[line + 1])
+    return page.data.startswith(b"=>", begin, end) or page.data[begin : min(end, begin + _READ)].rstrip() == b"{"
 
 
 def _is_type(text: bytes) -> bool:
@@ -221,30 +232,40 @@ def _is_type(text: bytes) -> bool:
     return bool(text) and not text.strip(_TYPE_BYTES + b"\r") and not _NO_TYPE.match(text) and b":" not in text
 
 
-def _of_script(page: Page, line: int, text: bytes, indent: int) -> tuple[bytes, bool] | None:
-    """A property that holds an arrow function, or a method whose parameters stand on lines of their own."""
-    match = _ARROW.match(text)
-    if match:
-        return match[1], False
-    head = text.rstrip()
-    if not head.endswith(b"(") or head.count(b"(") != 1:
+def _wrapped(page: Page, line: int, text: bytes, indent: int, suffix: str) -> tuple[bytes, bool] | None:
+    """A function whose parameters stand on several lines: its head, joined, is looked at as one line."""
+    depth = text.count(b"(") - text.count(b")")
+    if depth < 1 or _NO_CALLABLE.match(text) or _NO_TYPE.match(text):
         return None
+    parts = [text.rstrip()]
     for below in range(line + 1, min(line + _ANNOTATION_LINES, page.count)):
-        if not page.blank[below] and page.indent[below] <= indent:
-            closing = page.data[int(page.first[below]) : int(page.starts[below + 1])].rstrip()
-            called = _called(head + b") {", typed=False)
-            return (called, False) if called and closing.startswith(b")") and closing.endswith(b"{") else None
+        if page.blank[below]:
+            return None
+        begin = int(page.first[below])
+        part = page.data[begin : min(int(page.starts[below + 1]), begin + _READ)].rstrip()
+        inner = int(page.indent[below])
+        if inner < indent or (inner == indent and not part.startswith(b")")):
+            return None
+        parts.append(part)
+        depth += part.count(b"(") - part.count(b")")
+        if depth <= 0:
+            if _is_brace(page, below + 1):
+                parts.append(b"{")
+            return _named(b" ".join(parts), suffix, typed=False)
     return None
 
 
-def _named(text: bytes, *, typed: bool) -> tuple[bytes, bool] | None:
+def _named(text: bytes, suffix: str, *, typed: bool) -> tuple[bytes, bool] | None:
     """The name that a line defines, and whether what it names holds members."""
+    if suffix in _RUBY_KIN and (match := _RUBY.match(text)):
+        return match[1], False
     match = _KEYWORD.match(text)
     if match and match[1] == b"impl" and (implemented := _IMPLEMENTED.search(text, match.start(2))):
         return implemented[1], True
     if match:
         return (match[2], match[1] in _HOLDERS) if not text.rstrip().endswith(b";") else None
-    for pattern in (_ASSIGNED, _CREATE):
+    patterns = (_ASSIGNED, _ARROW, _VALUE) if suffix in _SCRIPTS else (_ASSIGNED, _CREATE)
+    for pattern in patterns:
         match = pattern.match(text)
         if match:
             return match[1].strip(b'"`'), False
@@ -262,17 +283,37 @@ def _called(text: bytes, *, typed: bool) -> bytes | None:
     if not paren:
         return None
     head = head.rstrip(b" \t")
+    if head.endswith(b">"):  # type parameters behind a name
+        head = head[: head.find(b"<", max(0, len(head) - _MOST_GENERIC))].rstrip(b" \t")
     before = head.rstrip(_NAME_BYTES)
     name = head[len(before) :]
-    if not _NAME.fullmatch(name) or before.strip(_TYPE_BYTES) or before.rstrip(b" \t*&") == before != b"":
+    if not _NAME.fullmatch(name) or before.strip(_TYPE_BYTES) or before.rstrip(b" \t*&#") == before != b"":
         return None
     if len(before.split()) > _MOST_WORDS:
         return None
-    if not _NO_CALLABLE.match(text) and _first_of(rest, b";=\"'{") == b"{":
+    after = _after_parameters(rest)
+    if after is None:
+        return name if typed and before and not _NO_TYPE.match(text) and not _first_of(rest, b";=\"'") else None
+    if not _NO_CALLABLE.match(text) and _first_of(after, b";=\"'{") == b"{":
         return name
-    if typed and before and not _NO_TYPE.match(text) and not _first_of(rest, b";=\"'"):
-        return name
+    if before and not _NO_TYPE.match(text):
+        if typed and not _first_of(after, b";=\"'"):
+            return name
+        if after.lstrip().startswith(b"=>"):  # C#'s short form
+            return name
     return None
+
+
+def _after_parameters(rest: bytes) -> bytes | None:
+    """What stands behind the bracket that closes the parameters; ``None`` if it is not in this line."""
+    depth, at = 1, 0
+    while depth:
+        closing = rest.find(b")", at)
+        if closing < 0:
+            return None
+        depth += rest.count(b"(", at, closing) - 1
+        at = closing + 1
+    return rest[at:]
 
 
 def _first_of(text: bytes, signs: bytes) -> bytes:
@@ -314,6 +355,9 @@ def _cuts(
         starts[attached] = above[code[attached] - 1] + 1
     kind = np.where(page.after_blank[starts], _AFTER_BLANK, _PLAIN)
     kind[np.isin(code, list(openings))] = _DEFINITION
+    weight = np.asarray(page.weight)
+    below = code[weight[code] - weight[starts] >= LONG_COMMENT]
+    cost[below] = level[below] + _BELOW_COMMENT
     cost[starts] = level[code] + kind
     first = int(np.argmin(page.blank))
     cost[first] = max(0, int(cost[first]))

@@ -7,8 +7,12 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
+from embedkit.knowledge.chunking.tokens import UNITS
+
 MAX_DEPTH = 12  # definitions nested deeper carry the name of the one that encloses them
-MAX_SCOPE = 160  # characters
+MAX_SCOPE = 240  # characters
+LONG_COMMENT = 96 * UNITS
+"""A comment from here on may be parted from what it stands above, before that itself is cut."""
 
 
 @attrs.define(eq=False)
@@ -95,16 +99,15 @@ class Scopes:
     def name(self, start: int, end: int) -> str:
         """The scope of the lines ``start`` to ``end`` (inclusive).
 
-        Inside a function: its full name. Where several definitions begin: their names, so that a search by name
-        finds the chunk. Else the name of the class or section around the lines, or ``""``.
+        Inside a function: its full name. Where several definitions begin: their names, those of members rather than
+        of the class around them where there is room, so that a search by name finds the chunk. Else the name of the
+        class or section around the lines, or ``""``.
         """
-        outer = self._around(start, end)
-        if outer >= 0 and not self._definitions[outer].holds_members:
-            return self._definitions[outer].name
-        names = self._members(outer, start, end)
+        names = [*self._cut_off(start, end), *self._beginning(start, end)]
         if names:
-            return _joined(names)
-        here = outer if outer >= 0 else self._around(start, start)
+            return _joined(list(dict.fromkeys(names)))
+        here = self._around(start, end)
+        here = here if here >= 0 else self._around(start, start)
         return self._definitions[here].name if here >= 0 else ""
 
     def _around(self, start: int, end: int) -> int:
@@ -113,23 +116,58 @@ class Scopes:
             here = self._definitions[here].parent
         return here
 
-    def _members(self, outer: int, start: int, end: int) -> list[str]:
-        """Names of the definitions that begin in the lines directly under ``outer``; of a lone class, its members."""
+    def _cut_off(self, start: int, end: int) -> list[str]:
+        """The name of the function in which the lines begin, unless that function begins with them."""
+        here = self._around(start, start)
+        while here >= 0 and self._definitions[here].holds_members:
+            here = self._definitions[here].parent
+        if here < 0 or start <= self._definitions[here].opens <= end:
+            return []
+        return [self._definitions[here].name]
+
+    def _beginning(self, start: int, end: int) -> list[str]:
+        """Names of the definitions that begin in the lines, as deep as there is room for."""
         low, high = bisect_left(self._opens, start), bisect_right(self._opens, end)
+        inside = range(low, high)
+        chosen = [k for k in inside if self._definitions[k].parent not in inside]
+        below: dict[int, list[int]] = {}
+        for k in inside:
+            below.setdefault(self._definitions[k].parent, []).append(k)
         while True:
-            inner = [k for k in range(low, high) if self._definitions[k].parent == outer and k != outer]
-            if len(inner) != 1 or not self._definitions[inner[0]].holds_members:
-                break
-            if not any(self._definitions[k].parent == inner[0] for k in range(inner[0] + 1, high)):
-                break
-            outer, low = inner[0], inner[0] + 1
-        return list(dict.fromkeys(self._definitions[k].name for k in inner))
+            deeper: list[int] = []
+            for k in chosen:
+                inner = below.pop(k, [])
+                if not inner or not self._definitions[k].holds_members:
+                    deeper.append(k)
+                deeper += inner
+            # Of one class alone the members are named, however many: it is in each of their names.
+            if deeper == chosen or (len(chosen) > 1 and not _fits(self._names(deeper))):
+                return self._names(chosen)
+            chosen = deeper
+
+    def _names(self, chosen: Sequence[int]) -> list[str]:
+        return [self._definitions[k].name for k in chosen]
+
+
+def _fits(names: list[str]) -> bool:
+    """Whether ``names`` are told in full."""
+    shown, around = len(names[0]), _around(names[0])
+    for name in names[1:]:
+        shown += 2 + len(name) - (len(around) if around and _around(name) == around else 0)
+        around = _around(name)
+    return shown <= MAX_SCOPE
 
 
 def _joined(names: list[str]) -> str:
-    text = names[0][:MAX_SCOPE]
+    """The names in one line; what several have before their last joint is said once: ``Base.find, where``."""
+    text, around = names[0][:MAX_SCOPE], _around(names[0])
     for name in names[1:]:
-        if len(text) + 2 + len(name) > MAX_SCOPE:
+        shown = name.removeprefix(around) if around and _around(name) == around else name
+        if len(text) + 2 + len(shown) > MAX_SCOPE:
             break
-        text = f"{text}, {name}"
+        text, around = f"{text}, {shown}", _around(name)
     return text
+
+
+def _around(name: str) -> str:
+    return name[: name.rfind(".") + 1]

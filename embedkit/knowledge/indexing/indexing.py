@@ -28,6 +28,7 @@ from embedkit.knowledge.indexing.purchases import Buy
 from embedkit.knowledge.indexing.stopping import Stop
 from embedkit.knowledge.indexing.tally import Tally
 from embedkit.knowledge.sources.source import LeftOut
+from embedkit.knowledge.storing.parameters import in_batches
 
 if TYPE_CHECKING:
     from embedkit.knowledge.sources.source import Entry, Snapshot
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from embedkit.knowledge.storing.repositories import RepositoryRecord
 
 _PORTIONS_AHEAD = 2
+_REMOVED_AT_ONCE = 200  # documents
 _ROUNDS = 3
 
 
@@ -127,7 +129,11 @@ class Indexing:
         self.tally.recoded.update(seen.encoding for seen in snapshot.sightings.values() if seen.encoding is not None)
         # Only what is known to be gone: a file that cannot be read, or a folder, may be there still.
         found = {entry.path for entry in snapshot.entries}
-        gone = sorted(path for path in stored.keys() - found if not snapshot.unread.covers(path))
+        missing = sorted(stored.keys() - found)
+        gone = [path for path in missing if not snapshot.unread.covers(path)]
+        unread = snapshot.unread.failure([path for path in missing if snapshot.unread.covers(path)])
+        if unread is not None:
+            self.tally.damaged.append(unread)
         if gone and not found and len(gone) == len(stored) and not self._may_empty:
             raise SourceError(
                 f"held documents ({len(stored):,}) and now has none: is it mounted? If all of it is to be removed, say "
@@ -144,7 +150,10 @@ class Indexing:
             self._buying.release()
         if gone and not self._stop.is_called:
             # After all switches, so that a renamed document finds its vectors still there.
-            self.tally.deleted += await self._store.remove(self._record, self._lease, gone)
+            # In portions: each is a transaction, and others want the writer's place as well.
+            for some in in_batches(gone, _REMOVED_AT_ONCE):
+                self.tally.deleted += await self._store.remove(self._record, self._lease, some)
+                self._on_progress(self.tally)
 
     async def _store_documents(self, snapshot: Snapshot, changed: Sequence[Entry]) -> None:
         entries = changed
@@ -202,9 +211,9 @@ class Indexing:
             with feeding, self._stop.containing():
                 nursery.start_soon(self._prepare, snapshot, changed, ahead_send)
                 async for portion in ahead:
-                    self.tally.skipped["unreadable"] += len(portion.unreadable)
-                    self.tally.left_out += [LeftOut(path, "unreadable") for path in portion.unreadable]
-                    self.tally.documents -= len(portion.unreadable)
+                    if portion.changed:
+                        self.tally.skipped["changed"] += len(portion.changed)
+                        self.tally.left_out += [LeftOut(path, "changed") for path in portion.changed]
                     self.tally.damaged += portion.failures
                     backlog.update(await self._buying.admit(portion))
                     while len(backlog) >= self._width.batch:

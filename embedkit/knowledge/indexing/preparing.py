@@ -14,7 +14,7 @@ from embedkit.errors import SourceError
 from embedkit.knowledge.chunking import ChunkLimits, chunk
 from embedkit.knowledge.chunking.halving import halves
 from embedkit.knowledge.model import Document
-from embedkit.knowledge.sources.source import Entry, Snapshot
+from embedkit.knowledge.sources.source import CHANGED, Entry, Snapshot
 from embedkit.knowledge.storing.prepared import PreparedChunk, PreparedDocument
 
 # Some 300 kB of usual sources: large enough for the lane to be fed in bulk, small enough to be interrupted soon.
@@ -28,13 +28,13 @@ class Portion:
 
     Attributes:
         documents: In the snapshot's order.
-        unreadable: Paths that were there when the snapshot was taken and can no longer be read as they were.
+        changed: Paths of files that are no longer what the snapshot saw: left to the next sweep.
         failures: What went wrong with others, which are not among ``documents``.
         inputs: The text for each hash among their chunks, each once.
     """
 
     documents: Sequence[PreparedDocument]
-    unreadable: Sequence[str] = ()
+    changed: Sequence[str] = ()
     failures: Sequence[SourceError] = ()
     inputs: Mapping[bytes, str] = attrs.field(
         init=False, repr=False, default=attrs.Factory(lambda self: _inputs_of(self.documents), takes_self=True)
@@ -59,19 +59,23 @@ def prepare(
         check: Called before each; may raise, which ends the preparing. A portion of large files takes seconds.
     """
     documents: list[PreparedDocument] = []
-    unreadable: list[str] = []
+    changed: list[str] = []
     failures: list[SourceError] = []
     for entry in entries:
         check()
         try:
             documents.append(_prepared(snapshot.read(entry), limits))
-        except SourceError:
-            unreadable.append(entry.path)  # counted and left to the next sweep; the version that is stored serves on
+        except SourceError as error:
+            # The version that is stored serves on.
+            if error.code == CHANGED:
+                changed.append(entry.path)
+            else:
+                failures.append(error)
         except Exception as error:  # whatever one file makes us raise is that file's failure
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:_REASON]
             message = f"{entry.path}: cannot be cut into chunks ({reason}); the other files are stored"
             failures.append(SourceError(message, code="KB_CHUNKING_FAILED"))
-    return Portion(documents, unreadable, failures)
+    return Portion(documents, changed, failures)
 
 
 def divided(portion: Portion, over: Set[bytes]) -> Portion:
@@ -81,7 +85,7 @@ def divided(portion: Portion, over: Set[bytes]) -> Portion:
     """
     if over.isdisjoint(portion.inputs):
         return portion
-    return Portion([_divided(document, over) for document in portion.documents], portion.unreadable, portion.failures)
+    return Portion([_divided(document, over) for document in portion.documents], portion.changed, portion.failures)
 
 
 def is_divisible(document: PreparedDocument, hash_: bytes) -> bool:

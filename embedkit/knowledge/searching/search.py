@@ -20,8 +20,9 @@ import attrs
 from embedkit.errors import UsageError
 from embedkit.knowledge import metadata
 from embedkit.knowledge.searching.languages import is_secondary, suffixes_of
+from embedkit.knowledge.searching.narrowing import exact, narrowed
 from embedkit.knowledge.searching.ranking import CANDIDATES, COLUMN_WEIGHTS, fuse
-from embedkit.knowledge.searching.words import match_expression, tenant_word
+from embedkit.knowledge.searching.words import match_terms, tenant_word
 from embedkit.knowledge.sources.ignore import Rules
 
 if TYPE_CHECKING:
@@ -282,13 +283,13 @@ def _nearest(
 
 
 def _by_words(connection: sqlite3.Connection, scopes: Sequence[_Scope], text: str, count: int) -> dict[int, _Found]:
-    words = match_expression(text)
-    if words is None:
+    terms = match_terms(text)
+    if not terms:
         return {}
     found: list[tuple[int, _Found]] = []
     for scope in scopes:
         seen: set[int] = set()
-        for chunk_id, vector_id, score in _distinct_rows(connection, scope, words, count):
+        for chunk_id, vector_id, score in _distinct_rows(connection, scope, terms, count):
             if vector_id not in seen:
                 seen.add(vector_id)
                 found.append((vector_id, _Found(scope, chunk_id, score)))
@@ -300,9 +301,16 @@ def _best(found: Iterable[tuple[int, _Found]], count: int) -> dict[int, _Found]:
 
 
 def _distinct_rows(
-    connection: sqlite3.Connection, scope: _Scope, words: str, count: int
+    connection: sqlite3.Connection, scope: _Scope, terms: Sequence[str], count: int
 ) -> list[tuple[int, int, float]]:
     """Chunk, vector and BM25 of the best rows: enough of them for ``count`` different vectors, or all."""
+    tenant = tenant_word(scope.tenant_id)
+    fewer = narrowed(connection, tenant, terms, count)
+    if fewer is not None:
+        rows = _rows(connection, scope, fewer, count * 2)
+        if len({vector_id for _, vector_id, _ in rows}) >= count:
+            return rows
+    words = exact(tenant, terms)
     limit = min(count * 2, sys.maxsize)  # SQLite's integers end there
     while True:
         rows = _rows(connection, scope, words, limit)
@@ -311,8 +319,7 @@ def _distinct_rows(
         limit = min(limit * 8, sys.maxsize)
 
 
-def _rows(connection: sqlite3.Connection, scope: _Scope, words: str, limit: int) -> list[tuple[int, int, float]]:
-    expression = f'tenant : "{tenant_word(scope.tenant_id)}" AND ({{path symbol body}} : ({words}))'
+def _rows(connection: sqlite3.Connection, scope: _Scope, expression: str, limit: int) -> list[tuple[int, int, float]]:
     weights = ", ".join(str(weight) for weight in (0.0, *COLUMN_WEIGHTS))  # the tenant's word tells nothing
     if scope.repository_id is None and scope.documents is None:
         # The index alone ranks, and says whose a row is: chunks are looked up for the best, not for all that match.

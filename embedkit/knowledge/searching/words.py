@@ -115,7 +115,12 @@ def tenant_word(tenant_id: int) -> str:
 
 
 def match_expression(query: str) -> str | None:
-    """An FTS5 ``MATCH`` expression that finds what shares any word with ``query``, or ``None`` if it has no words.
+    """An FTS5 ``MATCH`` expression that finds what shares any word with ``query``, or ``None`` if it has no words."""
+    return " OR ".join(match_terms(query)) or None
+
+
+def match_terms(query: str) -> list[str]:
+    """The terms of ``query``, any of which a match has; empty if it has no words.
 
     Every term is quoted, so nothing in a query is read as FTS5's own syntax. An identifier of several parts is also
     looked for as a phrase, and neighbouring words are also looked for joined. Stop words are left out unless there is
@@ -130,7 +135,7 @@ def match_expression(query: str) -> str | None:
     single = [run for run in runs if len(run) == 1]
     spaced = [word for word in [*words, *_phrases(query), *joined] if _UNSPACED.search(word) is None]
     terms = [f'"{term}"' for term in dict.fromkeys([*spaced, *pairs])] + [f'"{term}" *' for term in single]
-    return " OR ".join(terms[:MAX_TERMS]) or None
+    return terms[:MAX_TERMS]
 
 
 def _cut(text: str) -> str:

@@ -43,14 +43,16 @@ def encoding_of(data: bytes) -> str | None:
     marked = marked_encoding(data)
     if marked is not None:
         return marked
-    for encoding in ("utf-8", *_guesses(data)):
-        try:
-            text = data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        if "\0" not in text:
-            return encoding
-    return None
+    if _is_text(data, "utf-8"):  # nearly all are: nothing is guessed before
+        return "utf-8"
+    return next((encoding for encoding in _guesses(data) if _is_text(data, encoding)), None)
+
+
+def _is_text(data: bytes, encoding: str) -> bool:
+    try:
+        return "\0" not in data.decode(encoding)
+    except UnicodeDecodeError:
+        return False
 
 
 def decode(data: bytes, encoding: str) -> str:

@@ -13,6 +13,7 @@ read again.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -34,7 +35,7 @@ from embedkit.knowledge.sources.filters import (
 )
 from embedkit.knowledge.sources.ignore import IGNORE_FILES, Ignored
 from embedkit.knowledge.sources.selection import Selection
-from embedkit.knowledge.sources.source import Entry, Listed, Listing, Sighting, printable_path
+from embedkit.knowledge.sources.source import CHANGED, Entry, Listed, Listing, Sighting, printable_path
 from embedkit.knowledge.sources.texts import document_of
 
 QUIET_SECONDS: Final = 2.0
@@ -48,6 +49,10 @@ _IGNORE_FILE_BYTES = 1 << 20
 
 class _Oversized(Exception):
     """The file holds more bytes than wanted."""
+
+
+class _NoFile(Exception):
+    """It is a pipe, a socket or a device: known to be no document, whatever stood there before."""
 
 
 @attrs.frozen
@@ -96,12 +101,16 @@ class FolderSnapshot(Listed):
         try:
             with _opened_root(self.root) as root, _opened_folder(root, folder) as parent:
                 data = _read(parent, name, self.max_file_bytes)[0]
+        except UsageError as error:  # the root itself has gone, which says nothing of the file
+            raise SourceError(str(error)) from error
+        except FileNotFoundError as error:
+            raise SourceError(f"{entry.path}: was removed while it was being indexed", code=CHANGED) from error
         except OSError as error:
             raise SourceError(f"{entry.path}: cannot be read any more ({error.strerror}): sync again") from error
-        except _Oversized as error:
-            raise SourceError(f"{entry.path}: grew while it was being indexed: sync again") from error
+        except (_Oversized, _NoFile) as error:
+            raise SourceError(f"{entry.path}: grew while it was being indexed: sync again", code=CHANGED) from error
         if hashlib.sha256(data).hexdigest() != entry.content_hash:
-            raise SourceError(f"{entry.path}: changed while it was being indexed: sync again")
+            raise SourceError(f"{entry.path}: changed while it was being indexed: sync again", code=CHANGED)
         return document_of(entry.path, entry.content_hash, data)
 
 
@@ -136,8 +145,23 @@ class _Walk:
             except OSError as error:
                 if not folder.path:
                     raise SourceError(f"the repository's folder cannot be listed: {error.strerror}") from error
-                if not isinstance(error, FileNotFoundError):
-                    self.listing.lose(printable_path(folder.path))
+                if not self._is_gone(root, folder.path, error):
+                    self.listing.lose(printable_path(folder.path), error)
+
+    def _is_gone(self, root: int, folder: str, error: OSError) -> bool:
+        """Whether a folder that could not be listed is not there any more.
+
+        Asked once more: an error from within the folder says nothing of the folder itself.
+        """
+        if not isinstance(error, FileNotFoundError):
+            return False
+        try:
+            with _opened_folder(root, folder.rstrip("/")):
+                return False
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
 
     def _list(self, here: int, folder: _Pending) -> list[_Pending]:
         """Look at what one folder holds; the folders in it are returned, with the rules that hold here."""
@@ -167,8 +191,14 @@ class _Walk:
     def _ignore_file(self, here: int, name: str) -> bytes:
         try:
             return _read(here, name, _IGNORE_FILE_BYTES)[0]
-        except (OSError, _Oversized):
-            return b""  # as git: an ignore file that cannot be read ignores nothing
+        except (FileNotFoundError, _Oversized, _NoFile):
+            return b""
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return b""  # as git: one that is a symbolic link ignores nothing
+            # The folder's failure. Without its rules, files that ``!`` takes back would be taken for ignored, and
+            # removed; and others, which are ignored, would be sent to an engine.
+            raise OSError(error.errno, f"its {name} cannot be read: {error.strerror}") from error
 
     def _look(self, here: int, item: os.DirEntry[str], raw: str) -> None:
         path = printable_path(raw)
@@ -176,16 +206,19 @@ class _Walk:
             seen = self._sighting(here, item, raw, path)
         except _Oversized:
             seen = Sighting("", None, "oversized")
+        except _NoFile:
+            seen = Sighting("", None, "unreadable")
         except FileNotFoundError:
             return  # gone since it was listed: nothing else says that a file is
-        except OSError:  # no permission, no regular file, a disk that fails
-            seen = Sighting("", None, "unreadable")
+        except OSError as error:  # no permission, no descriptors left, a disk that fails
+            self.listing.miss(path, error)
+            return
         self.listing.add(path, seen, raw)
 
     def _sighting(self, here: int, item: os.DirEntry[str], raw: str, path: str) -> Sighting:
         status = item.stat(follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
-            return Sighting("", None, "unreadable")
+            raise _NoFile
         stamp = self._stamp(status)
         if self._selection.is_secret(raw):
             return Sighting(stamp, None, "secret")
@@ -254,7 +287,7 @@ def _read(folder: int, name: str, limit: int) -> tuple[bytes, os.stat_result, os
     try:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
-            raise OSError(0, "not a regular file")
+            raise _NoFile
         if before.st_size > limit:
             raise _Oversized
         parts: list[bytes] = []

@@ -13,25 +13,24 @@ for it, and its exception is not chained.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 import attrs
 
 from embedkit.errors import EmbedkitError, SourceError, UsageError
-from embedkit.knowledge.sources.git_cache import drop_stale_locks, locked, remove
+from embedkit.knowledge.sources.git_cache import MOST_PACKS, drop_stale_locks, locked, packs_in, remove, repack
+from embedkit.knowledge.sources.git_fetch import Refs, bare, fetch, is_far, reason_of, redacted, wanted_names
+from embedkit.knowledge.sources.git_helpers import Damaged, GitHelpers
 from embedkit.knowledge.sources.git_tree import GitSnapshot, TreeWalk
 from embedkit.knowledge.sources.selection import Selection
-from embedkit.knowledge.sources.source import Sighting, printable_path
+from embedkit.knowledge.sources.source import Sighting
 
 if TYPE_CHECKING:
-    from dulwich.config import StackedConfig
     from dulwich.objects import ObjectID, ShaFile
     from dulwich.refs import Ref
     from dulwich.repo import Repo
@@ -42,18 +41,7 @@ NO_COMMIT: Final = "0" * 40
 """The revision of a repository without a commit."""
 
 _SCHEMES: Final = frozenset({"file", "git", "git+ssh", "http", "https", "ssh"})
-_HTTP_TIMEOUT: Final = b"60"  # seconds without a byte, unless the user's git settings say otherwise
 _SCP_LIKE = re.compile(r"(?:[^/@:]+@)?[^/@:]{2,}:(?!//)")
-_HEADS = (b"refs/heads/", b"refs/tags/", b"refs/remotes/origin/")
-
-
-def redacted(address: str) -> str:
-    """An address without user, password, query and fragment, fit to be shown."""
-    if "://" not in address:
-        return printable_path(address)
-    parts = urlsplit(address)
-    host = parts.netloc.rpartition("@")[2]
-    return printable_path(urlunsplit((parts.scheme, host, parts.path, "", "")))
 
 
 @attrs.frozen
@@ -65,12 +53,14 @@ class GitSource:
         branch: Branch or tag; the repository's own head if ``None``.
         cache: Folder in which repositories that are fetched are kept.
         selection: What is looked at.
+        helpers: Who fetches from servers; without any, one is started for each fetch.
     """
 
     address: str = attrs.field(repr=redacted)
     branch: str | None = None
     cache: Path | None = None
     selection: Selection = attrs.field(factory=Selection)
+    helpers: GitHelpers | None = attrs.field(default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
         try:
@@ -102,7 +92,7 @@ class GitSource:
             raise UsageError(f"{redacted(self.address)}: no such folder: give the path or URL of a git repository")
         repository = self._guarded("not a git repository (for a plain folder use path)", lambda: Repo(self.address))
         try:
-            refs = self._guarded("its branches cannot be read", lambda: _here(repository, _wanted(self.branch)))
+            refs = self._guarded("its branches cannot be read", lambda: _here(repository, wanted_names(self.branch)))
             return self._listed(repository, refs, look)
         except BaseException:
             repository.close()
@@ -123,9 +113,11 @@ class GitSource:
         was_there = os.path.lexists(folder)
         if was_there:
             drop_stale_locks(folder)
+            if packs_in(folder) > MOST_PACKS:
+                self._repack(folder, look)
             try:
                 snapshot = self._fetched(folder, look)
-            except _Damaged:
+            except Damaged:
                 pass
             else:
                 if snapshot.unread.is_empty:
@@ -134,20 +126,52 @@ class GitSource:
             remove(folder)
         try:
             return self._fetched(folder, look)
-        except _Damaged as error:
+        except Damaged as error:
             reason = str(error)
         raise SourceError(reason)
 
-    def _fetched(self, folder: Path, look: _Look) -> GitSnapshot:
-        repository = self._guarded("its cache cannot be opened", lambda: _bare(folder), is_cached=True)
+    def _repack(self, folder: Path, look: _Look) -> None:
+        """Make one pack of what the last head needs; a cache that does not bear it is thrown away."""
         try:
-            refs = self._guarded("cannot be fetched", lambda: self._fetch(repository), is_cached=True)
+            repack(folder, look.check)
+            is_fit = packs_in(folder) <= MOST_PACKS
+        except Exception:  # dulwich raises many kinds; what is in the cache can be fetched again
+            is_fit = False
+        if not is_fit:
+            remove(folder)
+
+    def _fetched(self, folder: Path, look: _Look) -> GitSnapshot:
+        # A server's part is done before our own process opens the cache, and sees all of it.
+        served = None if self._is_file else self._served(folder, look)
+        repository = self._guarded("its cache cannot be opened", lambda: bare(folder), is_cached=True)
+        try:
+            wanted = wanted_names(self.branch)
+
+            def activity(count: int, kind: str) -> None:
+                look.check()
+
+            refs = served or self._guarded(
+                "cannot be fetched", lambda: fetch(self.address, wanted, repository, activity), is_cached=True
+            )
             return self._listed(repository, refs, look, is_cached=True)
         except BaseException:
             repository.close()
             raise
 
-    def _listed(self, repository: Repo, refs: _Refs, look: _Look, *, is_cached: bool = False) -> GitSnapshot:
+    @property
+    def _is_file(self) -> bool:
+        return self.address.startswith("file://")
+
+    def _served(self, folder: Path, look: _Look) -> Refs:
+        """Fetch from a server, in a helper."""
+        helpers = self.helpers or GitHelpers()
+        try:
+            return helpers.fetch(self.address, wanted_names(self.branch), folder, look.check)
+        finally:
+            if self.helpers is None:
+                helpers.close()
+
+    def _listed(self, repository: Repo, refs: Refs, look: _Look, *, is_cached: bool = False) -> GitSnapshot:
         commit = self._chosen(repository, refs, is_cached=is_cached)
         walk = TreeWalk(repository, self.selection, look.known, look.check)
         if commit is not None:
@@ -166,31 +190,12 @@ class GitSource:
             repository=repository,
         )
 
-    def _fetch(self, repository: Repo) -> _Refs:
-        """Bring the head here, without its history."""
-        from dulwich.client import get_transport_and_path
-
-        client, path = get_transport_and_path(self.address, config=_settings())
-        found = _Refs()
-
-        def wants(refs: Mapping[Ref, ObjectID], depth: int | None = None) -> list[ObjectID]:
-            found.others = bool(refs)
-            for name in _wanted(self.branch):
-                there = refs.get(name)
-                if there is not None:
-                    found.names[name] = there
-                    return [] if there in repository.object_store else [there]
-            return []
-
-        client.fetch(path, repository, determine_wants=wants, depth=1)
-        return found
-
-    def _chosen(self, repository: Repo, refs: _Refs, *, is_cached: bool) -> ObjectID | None:
+    def _chosen(self, repository: Repo, refs: Refs, *, is_cached: bool) -> ObjectID | None:
         """The commit under the first name that is there; ``None`` for a repository without any commit."""
         from dulwich.objects import Commit, Tag
 
         shown = redacted(self.address)
-        for name in _wanted(self.branch):
+        for name in wanted_names(self.branch):
             if name not in refs.names:
                 continue
             here = self._object(repository, refs.names[name], is_cached=is_cached)
@@ -213,30 +218,17 @@ class GitSource:
 
         Raises:
             SourceError: It failed.
-            _Damaged: It failed, and our cache may be why.
+            Damaged: It failed, and our cache may be why.
         """
         try:
             return work()
         except EmbedkitError:
             raise
         except Exception as error:
-            reason = _without_secrets(self.address, str(error) or type(error).__name__)
-            kind = _Damaged if is_cached and not _is_far(error) else SourceError
+            reason = reason_of(self.address, error)
+            kind = Damaged if is_cached and not is_far(error) else SourceError
         # Raised outside of the handler: the exception that is not shown would be attached as context.
         raise kind(f"{redacted(self.address)}: {what}: {reason}")
-
-
-@attrs.define
-class _Refs:
-    """What a repository calls its commits.
-
-    Attributes:
-        names: Those that were asked for.
-        others: Whether it has any at all.
-    """
-
-    names: dict[Ref, ObjectID] = attrs.field(factory=dict)
-    others: bool = False
 
 
 @attrs.frozen
@@ -247,24 +239,8 @@ class _Look:
     check: Callable[[], object]
 
 
-class _Damaged(Exception):
-    """The cache is at fault, or may be."""
-
-
 def _nothing() -> None:
     pass
-
-
-def _is_far(error: Exception) -> bool:
-    """Whether it is the other side's, or the way's: a new cache would not help."""
-    from dulwich.client import HTTPProxyUnauthorized, HTTPUnauthorized, InvalidWants
-    from dulwich.errors import GitProtocolError, NotGitRepository
-    from urllib3.exceptions import HTTPError
-
-    if isinstance(error, OSError):
-        return error.filename is None  # a socket has no name, a file of the cache has
-    far = (GitProtocolError, NotGitRepository, HTTPError, HTTPUnauthorized, HTTPProxyUnauthorized, InvalidWants)
-    return isinstance(error, far)
 
 
 def _keep(repository: Repo, commit: ObjectID) -> None:
@@ -273,18 +249,8 @@ def _keep(repository: Repo, commit: ObjectID) -> None:
     repository.refs[Ref(b"refs/heads/fetched")] = commit
 
 
-def _wanted(branch: str | None) -> list[Ref]:
-    """Full names under which a branch or tag may be found, the likeliest first."""
-    from dulwich.refs import Ref
-
-    if branch is None:
-        return [Ref(b"HEAD")]
-    name = os.fsencode(branch)
-    return [Ref(name)] if name.startswith(b"refs/") else [Ref(head + name) for head in _HEADS]
-
-
-def _here(repository: Repo, wanted: list[Ref]) -> _Refs:
-    found = _Refs(others=any(name.startswith(b"refs/") for name in repository.refs.allkeys()))
+def _here(repository: Repo, wanted: list[Ref]) -> Refs:
+    found = Refs(others=any(name.startswith(b"refs/") for name in repository.refs.allkeys()))
     for name in wanted:
         try:
             found.names[name] = repository.refs[name]
@@ -293,44 +259,10 @@ def _here(repository: Repo, wanted: list[Ref]) -> _Refs:
     return found
 
 
+def is_served(address: str) -> bool:
+    """Whether somebody else has to answer before the repository can be read."""
+    return _is_remote(address) and not address.startswith("file://")
+
+
 def _is_remote(address: str) -> bool:
     return "://" in address or (_SCP_LIKE.match(address) is not None and not os.path.exists(address))
-
-
-def _bare(folder: Path) -> Repo:
-    from dulwich.errors import NotGitRepository
-    from dulwich.repo import Repo
-
-    if not (folder / "HEAD").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        return Repo.init_bare(str(folder))
-    try:
-        return Repo(str(folder))
-    except NotGitRepository:
-        raise FileNotFoundError(errno.ENOENT, "no git repository any more", str(folder)) from None
-
-
-def _settings() -> StackedConfig:
-    """The user's git settings, with a timeout where they set none."""
-    from dulwich.config import ConfigFile, StackedConfig
-
-    ours = ConfigFile()
-    ours.set((b"http",), b"timeout", _HTTP_TIMEOUT)
-    return StackedConfig([*StackedConfig.default_backends(), ours])
-
-
-def _without_secrets(address: str, text: str) -> str:
-    """``text`` in one line, with nothing of the address's user, password or query in it."""
-    text = " ".join(text.replace(address, redacted(address)).split())
-    if "://" not in address:
-        return text
-    parts = urlsplit(address)
-    userinfo, _, _ = parts.netloc.rpartition("@")
-    user, _, password = userinfo.partition(":")
-    secrets = [userinfo, password, parts.query]
-    if parts.scheme in ("http", "https"):
-        secrets.append(user)  # a token may stand in the user's place
-    for secret in secrets:
-        for form in {secret, unquote(secret)} - {""}:
-            text = text.replace(form, "***")
-    return text

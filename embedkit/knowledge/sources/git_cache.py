@@ -13,6 +13,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
+
+MOST_PACKS: Final = 8
+"""Each fetch of a branch that has moved leaves a pack; with more than these, what is in use is made one."""
 
 _LOOK_UP_SECONDS = 0.05
 
@@ -49,6 +53,31 @@ def drop_stale_locks(folder: Path) -> None:
         for name in (*files, *folders):
             if name.endswith(".lock"):
                 remove(Path(above, name))
+
+
+def packs_in(folder: Path) -> int:
+    """How many packs a repository has."""
+    try:
+        return sum(name.endswith(".pack") for name in os.listdir(folder / "objects" / "pack"))
+    except OSError:
+        return 0  # damaged: whoever opens it sees that
+
+
+def repack(folder: Path, check: Callable[[], object]) -> None:
+    """One pack in place of all: of what the repository's refs need. Earlier heads, and all that only they need, go.
+
+    Raises:
+        Exception: Whatever dulwich raises.
+    """
+    from dulwich.gc import garbage_collect
+    from dulwich.repo import Repo
+
+    with Repo(str(folder)) as repository:
+        garbage_collect(repository, prune=True, grace_period=None, progress=lambda _: _void(check()))
+
+
+def _void(_: object) -> None:
+    pass
 
 
 def remove(path: Path) -> None:

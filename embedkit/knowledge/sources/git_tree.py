@@ -103,10 +103,10 @@ class TreeWalk:
                 raise SourceError(f"it has more than {_MOST_FILES:,} files")
             try:
                 pending.extend(self._list(folder, tree_id, is_included))
-            except Exception:
+            except Exception as error:
                 if not folder:
                     raise
-                self.listing.lose(printable_path(folder))
+                self.listing.lose(printable_path(folder), error)
 
     def _list(self, folder: str, tree_id: ObjectID, above: bool) -> list[tuple[str, ObjectID, bool]]:
         """Look at the files of one tree; the trees in it are returned."""
@@ -148,8 +148,9 @@ class TreeWalk:
             return  # a malformed tree that names a file twice: git, too, takes the first
         try:
             seen = self._sighting(raw, path, blob)
-        except Exception:  # dulwich raises many kinds for an object that is gone or torn
-            seen = Sighting("", None, "unreadable")
+        except Exception as error:  # dulwich raises many kinds for an object that is gone or torn
+            self.listing.miss(path, error)
+            return
         self.listing.add(path, seen, blob.decode())
 
     def _sighting(self, raw: str, path: str, blob: ObjectID) -> Sighting:

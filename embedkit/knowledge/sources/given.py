@@ -41,7 +41,7 @@ def snapshot_of(documents: Iterable[Document], max_bytes: int) -> GivenSnapshot:
         entries=listed.entries,
         sightings=listed.sightings,
         left_out=listed.left_out,
-        unread=Unread(folders=("",)),  # nothing is known of any other path, so nothing is gone
+        unread=Unread(folders=("",), is_meant=True),  # nothing is known of any other path, so nothing is gone
         documents=latest,
     )
 

@@ -12,15 +12,18 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
-from embedkit.errors import UsageError
+from embedkit.errors import SourceError, UsageError
 from embedkit.knowledge.model import Document, SkipReason
 from embedkit.knowledge.sources.selection import Selection
+
+if TYPE_CHECKING:
+    from embedkit.knowledge.sources.git_helpers import GitHelpers
 
 
 @attrs.frozen
@@ -55,17 +58,28 @@ class Entry:
     locator: str = attrs.field(repr=False)
 
 
+CHANGED: Final = "KB_SOURCE_CHANGED"
+"""Code of what ``Snapshot.read`` raises for a file that is no longer what the listing saw."""
+
+
 @attrs.frozen
 class Unread:
     """What could not be read, and is therefore not known to be gone: only "no such file" says that a file is.
 
+    A file or folder that may not be read (a refused permission) is left out for what it is, unless documents of it are
+    stored. Anything else that keeps a file from being read is expected to pass, and fails the repository until it has.
+
     Attributes:
         paths: Files, as ``Document.path``.
         folders: Folders whose files are not known, each with the slash at its end.
+        failures: Of both, those that no permission explains, each with the reason.
+        is_meant: Whether nothing was to be read there: what is given in portions says nothing of the others.
     """
 
     paths: frozenset[str] = frozenset()
     folders: tuple[str, ...] = ()
+    failures: tuple[tuple[str, str], ...] = ()
+    is_meant: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -75,6 +89,20 @@ class Unread:
     def covers(self, path: str) -> bool:
         """Whether a document at ``path`` may be there still."""
         return path in self.paths or path.startswith(self.folders)
+
+    def failure(self, kept: Collection[str]) -> SourceError | None:
+        """The failure of a listing that could not read all of it; ``None`` if nothing is missing that ought to be here.
+
+        Args:
+            kept: Stored documents that it covers.
+        """
+        named = [f"{path}: {reason}" for path, reason in self.failures]
+        named += [f"{path}: may not be read" for path in kept] if not named else []
+        if not named or self.is_meant:
+            return None
+        more = f", and {len(named) - 1:,} more" if len(named) > 1 else ""
+        stays = f"; what is stored of it stays ({len(kept):,} documents)" if kept else ""
+        return SourceError(f"not all of it could be read ({named[0]}{more}){stays}; the next sync looks again")
 
 
 @attrs.frozen
@@ -110,6 +138,7 @@ class Listing:
         self._left_out: list[LeftOut] = []
         self._unread_paths: set[str] = set()
         self._unread_folders: list[str] = []
+        self._failures: list[tuple[str, str]] = []
 
     def add(self, path: str, seen: Sighting, locator: str) -> None:
         """A file was looked at."""
@@ -118,17 +147,28 @@ class Listing:
             self.entries.append(Entry(path, seen.content_hash, locator))
         elif seen.skipped is not None:
             self.leave_out(path, seen.skipped)
-            if seen.skipped == "unreadable":
-                self._unread_paths.add(path)
+
+    def miss(self, path: str, error: Exception) -> None:
+        """A file could not be read."""
+        self.sightings[path] = Sighting("", None, "unreadable")
+        self.leave_out(path, "unreadable")
+        self._unread_paths.add(path)
+        self._note(path, error)
 
     def leave_out(self, path: str, reason: SkipReason) -> None:
         """A file is not to be indexed, and need not be remembered."""
         self._left_out.append(LeftOut(path, reason))
 
-    def lose(self, folder: str) -> None:
+    def lose(self, folder: str, error: Exception) -> None:
         """A folder (with the slash at its end) could not be listed."""
         self.leave_out(folder, "unreadable")
         self._unread_folders.append(folder)
+        self._note(folder, error)
+
+    def _note(self, path: str, error: Exception) -> None:
+        if not isinstance(error, PermissionError):
+            reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+            self._failures.append((path, reason))
 
     def done(self, revision: str | None = None) -> Listed:
         """All of it; without a ``revision``, under the hash of its paths and contents."""
@@ -138,7 +178,7 @@ class Listing:
             entries=entries,
             sightings=self.sightings,
             left_out=tuple(sorted(self._left_out, key=lambda item: item.path)),
-            unread=Unread(frozenset(self._unread_paths), tuple(self._unread_folders)),
+            unread=Unread(frozenset(self._unread_paths), tuple(self._unread_folders), tuple(self._failures)),
         )
 
 
@@ -180,7 +220,8 @@ class Snapshot(Protocol):
         """The text of one entry.
 
         Raises:
-            SourceError: The file vanished, changed or became unreadable since the snapshot; names it.
+            SourceError: It cannot be read; names the file. Its code is ``CHANGED`` if the file vanished or changed
+                since the snapshot, which the next one sees.
         """
 
 
@@ -209,6 +250,7 @@ def open_source(
     branch: str | None = None,
     cache: Path | None = None,
     selection: Selection | None = None,
+    helpers: GitHelpers | None = None,
 ) -> Source:
     """The source of a repository that is a folder (``path``) or a git repository (``git``).
 
@@ -218,6 +260,7 @@ def open_source(
         branch: Branch or tag to read; the repository's own head if ``None``.
         cache: Folder in which repositories that are not local are kept, bare.
         selection: What is looked at; without one, what the defaults say.
+        helpers: Who fetches from git servers.
 
     Raises:
         UsageError: Neither or both are given, or the ``git`` extra is not installed.
@@ -232,7 +275,7 @@ def open_source(
     from embedkit.knowledge.sources.git import GitSource
 
     assert git is not None
-    return GitSource(git, branch=branch, cache=cache, selection=chosen)
+    return GitSource(git, branch=branch, cache=cache, selection=chosen, helpers=helpers)
 
 
 def printable_path(raw: str) -> str:

@@ -1,7 +1,8 @@
 """Leases: one sweep at a time works on a repository, in whatever process. Functions of a connection.
 
-A lease is held by a process and expires unless it is renewed; one whose process is dead is free at once. Every
-transaction of a sweep checks its lease first, so that a lost lease commits nothing.
+A lease is held by a process and expires unless it is renewed; only one whose process has provably ended is free before.
+Every transaction of a sweep checks the lease's token first: whoever lost it, by a pause or a clock that jumped, commits
+nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Lease:
     holder: str
 
 
-def take(connection: sqlite3.Connection, repository_id: int, here: Process, now: float) -> Lease:
+def take(connection: sqlite3.Connection, repository_id: int, here: Process, now: float) -> Lease | Leased:
     """Take the repository's lease.
 
     Args:
@@ -51,18 +52,22 @@ def take(connection: sqlite3.Connection, repository_id: int, here: Process, now:
         here: This process.
         now: Wall-clock time.
 
-    Raises:
-        Leased: Somebody alive holds it.
+    Returns:
+        The lease; or the refusal, which the caller raises once the transaction has ended, if somebody else holds it.
     """
     row = connection.execute(
         "SELECT process, expires_at FROM leases WHERE repository_id = ?", (repository_id,)
     ).fetchone()
     if row is not None and row[1] > now:
-        holder = Process(**json.loads(row[0]))
-        if not is_dead(holder, here):
-            raise Leased(
-                f"another sweep (process {holder.pid} on {holder.host}) has this repository; try again when it ends"
+        holder = _process(row[0])
+        if holder is None or not is_dead(holder, here):
+            # The clock was put back, or another machine's is ahead: no lease outlasts its time as it is counted here.
+            connection.execute(
+                "UPDATE leases SET expires_at = min(expires_at, ?) WHERE repository_id = ?",
+                (now + LEASE_SECONDS, repository_id),
             )
+            who = "another sweep" if holder is None else f"another sweep (process {holder.pid} on {holder.host})"
+            return Leased(f"{who} has this repository; try again when it ends")
     lease = Lease(repository_id, secrets.token_hex(8))
     connection.execute(
         "INSERT OR REPLACE INTO leases (repository_id, holder, process, expires_at) VALUES (?, ?, ?, ?)",
@@ -88,3 +93,11 @@ def hold(connection: sqlite3.Connection, lease: Lease, now: float) -> None:
 def release(connection: sqlite3.Connection, lease: Lease) -> None:
     """Give the lease back, if it is still ours."""
     connection.execute("DELETE FROM leases WHERE repository_id = ? AND holder = ?", (lease.repository_id, lease.holder))
+
+
+def _process(text: object) -> Process | None:
+    """Who holds a lease; ``None`` if what is written there says nothing: then its time alone counts."""
+    try:
+        return Process(**json.loads(str(text)))
+    except (ValueError, TypeError):
+        return None

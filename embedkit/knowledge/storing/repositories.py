@@ -57,6 +57,8 @@ class RepositoryRecord:
             ``GIVEN_ROOT``.
         batch_ceiling: Most inputs that a ticket of its next sweep may hold, since larger ones timed out; ``None``: as
             many as the settings say.
+        tripped_at: When a ticket of it opened the circuit of a run, in wall-clock time, until it completes or fails in
+            another way: the next runs sweep it last. ``None``: none did.
     """
 
     id: int
@@ -72,12 +74,13 @@ class RepositoryRecord:
     last: Last | None = None
     batch_ceiling: int | None = None
     root: str | None = None
+    tripped_at: float | None = None
 
 
 _SELECT = """
     SELECT r.id, r.tenant_id, t.name, r.name, r.revision, r.generation, r.streak, r.succeeded, r.outstanding,
-           r.next_due_at, r.batch_ceiling, r.root, r.outcome, r.code, r.attribution, r.reason, r.queue_wait,
-           r.provider_time, r.retry_wait, r.at
+           r.next_due_at, r.batch_ceiling, r.root, r.tripped_at, r.outcome, r.code, r.attribution, r.reason,
+           r.queue_wait, r.provider_time, r.retry_wait, r.at
     FROM repositories r JOIN tenants t ON t.id = r.tenant_id
 """
 
@@ -143,8 +146,8 @@ def save(connection: sqlite3.Connection, record: RepositoryRecord) -> None:
     connection.execute(
         """
         UPDATE repositories SET revision = ?, generation = ?, streak = ?, succeeded = ?, outstanding = ?,
-            next_due_at = ?, batch_ceiling = ?, outcome = ?, code = ?, attribution = ?, reason = ?, queue_wait = ?,
-            provider_time = ?, retry_wait = ?, at = ?
+            next_due_at = ?, batch_ceiling = ?, tripped_at = ?, outcome = ?, code = ?, attribution = ?, reason = ?,
+            queue_wait = ?, provider_time = ?, retry_wait = ?, at = ?
         WHERE id = ?
         """,
         (
@@ -155,6 +158,7 @@ def save(connection: sqlite3.Connection, record: RepositoryRecord) -> None:
             record.outstanding,
             record.next_due_at,
             record.batch_ceiling,
+            record.tripped_at,
             *((last.outcome, last.code, last.attribution, last.reason) if last is not None else (None,) * 4),
             clocks.queue_wait,
             clocks.provider_time,
@@ -167,11 +171,11 @@ def save(connection: sqlite3.Connection, record: RepositoryRecord) -> None:
 
 def _record(row: tuple[Any, ...]) -> RepositoryRecord:
     id_, tenant_number, tenant, name, revision, generation, streak, succeeded, outstanding, due, *end = row
-    ceiling, root, outcome, code, attribution, reason, queue_wait, provider_time, retry_wait, at = end
+    ceiling, root, tripped_at, outcome, code, attribution, reason, queue_wait, provider_time, retry_wait, at = end
     last = None
     if outcome is not None:
         last = Last(outcome, code, attribution, reason, Clocks(queue_wait, provider_time, retry_wait), at)
     found = RepositoryRecord(
         id_, tenant_number, tenant, name, revision, generation, streak, bool(succeeded), outstanding
     )
-    return attrs.evolve(found, next_due_at=due, last=last, batch_ceiling=ceiling, root=root)
+    return attrs.evolve(found, next_due_at=due, last=last, batch_ceiling=ceiling, root=root, tripped_at=tripped_at)

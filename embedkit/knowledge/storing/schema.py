@@ -140,4 +140,9 @@ STEPS: tuple[str | Callable[[sqlite3.Connection], None], ...] = (
     """
     ALTER TABLE documents ADD COLUMN metadata TEXT;  -- JSON in one form (see ``metadata``); NULL: none
     """,
+    """
+    ALTER TABLE repositories ADD COLUMN tripped_at REAL;  -- opened a run's circuit; NULL: did not, or is cleared of it
+    """,
+    # In it a tenant's chunks stand by number: its first search reads its own, and nobody else's.
+    "CREATE INDEX chunks_by_tenant ON chunks (tenant_id)",
 )

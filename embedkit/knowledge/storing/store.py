@@ -17,8 +17,10 @@ import trio
 from embedkit.activity.process import this_process
 from embedkit.errors import StoreError
 from embedkit.knowledge.searching import matrix, search
+from embedkit.knowledge.searching.matrices import Matrices
 from embedkit.knowledge.storing import documents, fences, findings, forgetting, leases, repositories, schema, spaces
 from embedkit.knowledge.storing.known_inputs import known_inputs
+from embedkit.knowledge.storing.leases import Leased
 from embedkit.knowledge.storing.parameters import in_batches
 from embedkit.knowledge.storing.protocol import KnownInputs
 
@@ -46,7 +48,7 @@ class SqliteStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._matrices: dict[int, matrix.TenantMatrix] = {}
+        self._matrices = Matrices()
 
     @property
     def path(self) -> str:
@@ -107,9 +109,12 @@ class SqliteStore:
         Cancellation:
             The lease was not taken, unless it returned.
         """
-        return await self._database.write(
+        lease = await self._database.write(
             lambda connection: leases.take(connection, record.id, this_process(), time.time())
         )
+        if isinstance(lease, Leased):
+            raise lease
+        return lease
 
     async def renew(self, lease: Lease) -> None:
         """See ``Store``.
@@ -239,7 +244,7 @@ class SqliteStore:
                 await self.release(lease)
             raise
         await self._write_under(lease, lambda connection: forgetting.drop_repository(connection, record))
-        self._matrices.pop(record.tenant_id, None)
+        self._matrices.drop(record.tenant_id)
         return len(paths), chunks
 
     async def count(self, record: RepositoryRecord) -> tuple[int, int]:
@@ -281,7 +286,7 @@ class SqliteStore:
                 return []
             tenant_id, repository_id = place
             held = matrix.load(connection, tenant_id, len(query), self._matrices.get(tenant_id))
-            self._matrices[tenant_id] = held
+            self._matrices.put(tenant_id, held)
             return held.nearest(query, count, repository_id)
 
         return await self._database.read(work)
@@ -296,7 +301,7 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> list[Hit]:
             def load(tenant_id: int, dimension: int) -> matrix.TenantMatrix:
                 held = matrix.load(connection, tenant_id, dimension, self._matrices.get(tenant_id))
-                self._matrices[tenant_id] = held
+                self._matrices.put(tenant_id, held)
                 return held
 
             return search.search(connection, query, load)

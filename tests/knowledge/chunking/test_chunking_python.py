@@ -143,7 +143,7 @@ def test_a_class_stays_with_its_first_lines_and_names_its_members() -> None:
 
 def test_a_small_file_is_one_chunk_that_names_what_it_defines() -> None:
     (only,) = chunk("calendar.py", CALENDAR)
-    assert only.scope == "Calendar, main"
+    assert only.scope == "Calendar.__init__, days, main"
 
 
 def test_a_long_function_is_cut_between_statements_at_low_indentation_and_keeps_its_name() -> None:

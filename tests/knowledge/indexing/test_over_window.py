@@ -96,7 +96,7 @@ async def test_the_parts_are_stored_with_their_lines_and_nothing_is_fenced(tmp_p
         assert again.batches == []
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     files=st.lists(st.lists(st.integers(0, 5), max_size=12), max_size=6),
     window=st.integers(24, 120),

@@ -334,7 +334,7 @@ def test_a_file_that_changed_or_vanished_since_the_snapshot_is_named(tmp_path: P
     _, a, b, c = snapshot.entries
     write(tmp_path, {"sub/a.txt": "ONE", "sub/c.txt": "x" * 101})
     (tmp_path / "sub" / "b.txt").unlink()
-    for entry, what in ((a, "changed"), (b, "No such file"), (c, "grew")):
+    for entry, what in ((a, "changed"), (b, "was removed"), (c, "grew")):
         with pytest.raises(SourceError, match=f"{entry.path}: .*{what}"):
             snapshot.read(entry)
 

@@ -19,7 +19,8 @@ from dulwich.server import BackendRepo, DictBackend, TCPGitServer
 
 from embedkit.errors import SourceError, UsageError
 from embedkit.knowledge.sources.folder import FolderSource
-from embedkit.knowledge.sources.git import NO_COMMIT, GitSource, redacted
+from embedkit.knowledge.sources.git import NO_COMMIT, GitSource
+from embedkit.knowledge.sources.git_fetch import redacted
 from embedkit.knowledge.sources.git_tree import blob_size
 from embedkit.knowledge.sources.selection import Selection
 from embedkit.knowledge.sources.source import Snapshot, open_source
