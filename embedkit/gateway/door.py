@@ -27,7 +27,7 @@ from embedkit.gateway.delivery import Delivery
 from embedkit.gateway.inbound import ClientGoneError, Header, Inbound, Request
 from embedkit.gateway.journal import Entry
 from embedkit.gateway.keyring import Client
-from embedkit.gateway.looking import answer_look
+from embedkit.gateway.looking import administer, answer_look
 from embedkit.gateway.paths import ADMINISTRATION, QUEUED, Queued, is_ours
 from embedkit.gateway.refusals import Refusal, closing, refusal_of, seconds_until_room
 from embedkit.gateway.relaying import Answer, Outgoing, Relaying
@@ -66,10 +66,13 @@ async def answer_request(shared: Shared, inbound: Inbound, request: Request) -> 
         await answer_look(shared, inbound, request)
         return
     client = shared.keyring.client(request.headers)
+    if queued is None:
+        if not shared.settings.gateway.administration:
+            raise _no_administration(request.path)
+        await administer(shared, inbound, request)
+        return
     if request.method != "POST":
         raise Refusal(405, "method_not_allowed", f"{request.path} is asked with POST", allow="POST")
-    if queued is None:
-        raise _no_administration(request.path)
     body = await inbound.read_body()
     if len(body) <= AT_ONCE:
         asked = read_body(body, queued)
@@ -79,7 +82,7 @@ async def answer_request(shared: Shared, inbound: Inbound, request: Request) -> 
 
 
 def _no_administration(path: str) -> Refusal:
-    message = f"{path} changes what an engine has; ask the engine itself"
+    message = f"{path} changes what an engine has; ask the engine itself, or set gateway.administration"
     return Refusal(403, "administration", message)
 
 

@@ -17,7 +17,7 @@ from embedkit.errors import ProviderError
 from embedkit.gateway.asked import json_object, model_name
 from embedkit.gateway.catalogue import Served, ollama_model, openai_model
 from embedkit.gateway.events import tell_events
-from embedkit.gateway.inbound import Header, Inbound, Request
+from embedkit.gateway.inbound import ClientGoneError, Header, Inbound, Request
 from embedkit.gateway.keyring import Client
 from embedkit.gateway.page import page
 from embedkit.gateway.paths import dialect_of, model_of
@@ -180,6 +180,44 @@ async def _pass_on(look: _Look, served: Served, method: str, path: str, body: by
         message = f"engine {upstream.endpoint.peer} did not answer within {_ENGINE_SECONDS:g} s"
         raise Refusal(504, "provider_timeout", message, attribution="provider")
     await look.inbound.answer(answer.status, answer.headers, answer.body)
+
+
+async def administer(shared: Shared, inbound: Inbound, request: Request) -> None:
+    """Pass on to the first Ollama engine what changes the models it has. It takes no slot: no model computes for it.
+
+    Raises:
+        Refusal: There is no Ollama engine, or it cannot be reached.
+        ClientGoneError: The client has left.
+
+    Cancellation:
+        The client's answer is cut short.
+    """
+    if request.method not in ("POST", "DELETE"):
+        raise Refusal(405, "method_not_allowed", f"{request.path} is asked with POST or DELETE", allow="POST, DELETE")
+    body = await inbound.read_body()
+    served = _first_ollama(shared)
+    if served is None:
+        raise Refusal(404, "other_dialect", "no engine that is served here speaks Ollama's dialect")
+    upstream = shared.upstream(served.provider)
+    relay = upstream.take()
+    is_whole = False
+    try:
+        head = await relay.ask(request.method, request.path, body)
+        length = [] if head.length is None else [(b"content-length", b"%d" % head.length)]
+        first = b"" if head.length == 0 else await relay.receive()
+        await inbound.begin(head.status, [*head.headers, *length], first)
+        while first and (piece := await relay.receive()):
+            await inbound.send(piece)
+        await inbound.finish()
+        is_whole = bool(first)
+    except ProviderError as error:
+        if not inbound.can_answer:
+            raise ClientGoneError from error  # its answer can only break off
+        raise refusal_of(error, retry_after=1) from error
+    finally:
+        if not is_whole:
+            await relay.aclose()
+        upstream.give_back(relay)
 
 
 async def _forget_run(look: _Look) -> None:

@@ -14,7 +14,14 @@ from gateways import ANY, House, open_house, settings_for, wait_until
 from embedkit.engine import open_engine
 from embedkit.errors import SettingsError, UsageError
 from embedkit.gateway.serving import open_gateway
-from embedkit.settings import GatewayKeySettings, GatewaySettings, Place
+from embedkit.settings import (
+    EmbeddingSettings,
+    GatewayKeySettings,
+    GatewaySettings,
+    Place,
+    ProviderSettings,
+    Settings,
+)
 from embedkit.testing import open_scripted_engine
 from embedkit.testing.engine_rules import Rule, always, busy, containing, hold, noted_in, nth, status
 from embedkit.testing.engine_wire import EngineRequest
@@ -259,6 +266,39 @@ async def test_what_changes_an_engine_is_not_passed_on() -> None:
             reply = await house.client.post(f"/api/{path}", json={"model": "scripted"})
             assert (reply.status_code, reply.json()["code"]) == (403, "administration")
         assert house.scripted.log.requests == house.scripted.log.listings == 0
+
+
+async def test_what_changes_an_engine_is_passed_on_where_the_settings_say_so() -> None:
+    asked: list[bytes] = []
+
+    async def engine(stream: trio.SocketStream) -> None:
+        async with stream:
+            asked.append(bytes(await stream.receive_some(65536)))
+            body = b'{"status": "pulling"}\n{"status": "success"}\n'
+            await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        port = listeners[0].socket.getsockname()[1]
+        nursery.start_soon(trio.serve_listeners, engine, listeners)
+        box = ProviderSettings(kind="ollama", base_url=f"http://127.0.0.1:{port}", model="m")
+        settings = Settings(
+            providers={"box": box},
+            embedding=EmbeddingSettings(provider="box"),
+            gateway=GatewaySettings(listen=ANY, administration=True),
+        )
+        async with (
+            open_engine(settings) as library,
+            open_gateway(library) as opened,
+            httpx.AsyncClient(base_url=opened.url, trust_env=False) as client,
+        ):
+            for method, path in (("POST", "/api/pull"), ("DELETE", "/api/delete")):
+                reply = await client.request(method, path, json={"model": "m"})
+                assert reply.text.splitlines() == ['{"status": "pulling"}', '{"status": "success"}']
+                assert asked[-1].startswith(f"{method} {path} HTTP/1.1\r\n".encode())
+                assert asked[-1].endswith(b'{"model":"m"}')
+            assert (await client.put("/api/copy")).status_code == 405
+        nursery.cancel_scope.cancel()
 
 
 async def test_methods_and_paths_that_are_not_there() -> None:
