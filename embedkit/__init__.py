@@ -61,9 +61,12 @@ from embedkit.errors import (
 from embedkit.knowledge.model import Chunk, Document, Space
 from embedkit.knowledge.searching.search import Hit, Place, Query
 from embedkit.knowledge.sources.source import Sighting
+from embedkit.knowledge.storing.backup import BackedUp, Restored, back_up, restore
+from embedkit.knowledge.storing.checking import Damage, StoreReport, examine_store
 from embedkit.knowledge.storing.leases import Lease, Leased
 from embedkit.knowledge.storing.prepared import PreparedChunk, PreparedDocument
 from embedkit.knowledge.storing.protocol import KnownInputs, Store
+from embedkit.knowledge.storing.repairing import repair_store
 from embedkit.knowledge.storing.repositories import Last, RepositoryRecord
 from embedkit.probing.rules import Verdict
 from embedkit.providers.exchange import Exchange, Reply
@@ -99,6 +102,7 @@ __all__ = [
     "Account",
     "AdmissionError",
     "AskSettings",
+    "BackedUp",
     "BudgetLane",
     "CapacityLane",
     "Chunk",
@@ -108,6 +112,7 @@ __all__ = [
     "ConnectionRefused",
     "ConsensusSettings",
     "ContentRefused",
+    "Damage",
     "DeadlineExceeded",
     "Document",
     "EmbeddingSettings",
@@ -162,6 +167,7 @@ __all__ = [
     "RepositoryReport",
     "RepositorySettings",
     "ResponseInvalid",
+    "Restored",
     "Retry",
     "Room",
     "Schedule",
@@ -178,6 +184,7 @@ __all__ = [
     "StoreLocked",
     "StoreMoved",
     "StoreReadOnly",
+    "StoreReport",
     "StoreSettings",
     "StoreUnreadable",
     "Sweep",
@@ -193,10 +200,14 @@ __all__ = [
     "Verdict",
     "Waiting",
     "attribution",
+    "back_up",
+    "examine_store",
     "is_provider_timeout",
     "load_settings",
     "notify_provider_timeout",
     "open_engine",
     "open_schedule",
     "open_sweep",
+    "repair_store",
+    "restore",
 ]

@@ -19,15 +19,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
+from embedkit.database_errors import store_error
 from embedkit.database_opening import (
-    begin,
+    begin as begin_reading,
+)
+from embedkit.database_opening import (
+    begin_immediate,
     connect_reader,
-    insist,
     named_errors,
     open_reader,
     open_writer,
     transaction,
 )
+from embedkit.database_rows import BadRow, RowRule, bad_rows
 from embedkit.errors import StoreMoved, StoreReadOnly, StoreUnreadable
 
 if TYPE_CHECKING:
@@ -70,6 +74,7 @@ class Database:
         self._writing = trio.CapacityLimiter(1)
         self._reading = trio.CapacityLimiter(_READERS)
         self._closed = False
+        self._rules: dict[str, Sequence[RowRule]] = {}
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work`` between ``BEGIN IMMEDIATE`` and ``COMMIT``, in a worker thread, one writer at a time.
@@ -110,13 +115,14 @@ class Database:
         """
         return await trio.to_thread.run_sync(self._read, work, limiter=self._reading)
 
-    async def migrate(self, component: str, steps: Sequence[Step]) -> None:
+    async def migrate(self, component: str, steps: Sequence[Step], rules: Sequence[RowRule] = ()) -> None:
         """Bring the tables of ``component`` to version ``len(steps)``.
 
         Args:
             component: Whose tables; each component has a version of its own.
             steps: Step i leads from version i to i + 1: a script of statements, or a function of the
                 connection. Released steps never change; new ones are appended.
+            rules: What rows must fulfil besides their columns' types: asked when one could not be used.
 
         Raises:
             StoreUnreadable: The file's version is newer than ``len(steps)``: a newer embedkit made it.
@@ -125,6 +131,7 @@ class Database:
         Cancellation:
             Each step is one transaction, done whole or not at all; the next call goes on from there.
         """
+        self._rules[component] = rules
         version = await self.read(partial(_version, component))
         while version < len(steps):
             version = await self.write(partial(_advance, component, steps))
@@ -147,7 +154,7 @@ class Database:
         with named_errors(self.path):
             if self._writer is None:
                 self._writer = open_writer(self.path, create=False, busy_timeout=self._busy_timeout)
-            return transaction(self._writer, partial(_begin_immediate, self._busy_timeout), guarded)
+            return self._transaction(self._writer, partial(begin_immediate, self._busy_timeout), guarded)
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._refuse_if_closed()
@@ -157,9 +164,34 @@ class Database:
             try:
                 # Once more, if it was opened just now: by then the name may be another file's.
                 self._refuse_if_moved()
-                return transaction(connection, begin, work)
+                return self._transaction(connection, begin_reading, work)
             finally:
                 self._idle_readers.append(connection)
+
+    def _transaction(
+        self,
+        connection: sqlite3.Connection,
+        begin: Callable[[sqlite3.Connection], None],
+        work: Callable[[sqlite3.Connection], T],
+    ) -> T:
+        """Run ``work``; where it failed and a stored row is to blame, that is said instead."""
+        import sqlite3
+
+        try:
+            return transaction(connection, begin, work)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, sqlite3.Error) as error:
+            if isinstance(error, sqlite3.Error) and store_error(error, self.path) is not None:
+                raise
+            found = transaction(connection, begin_reading, self._first_bad_row)
+            if found is None:
+                raise  # a defect of the work's own
+            raise StoreUnreadable(
+                f"{self.path}: it is damaged: {found}; `embedkit doctor --store --repair` mends what can be bought "
+                "again, `embedkit restore FILE` puts a backup back"
+            ) from error
+
+    def _first_bad_row(self, connection: sqlite3.Connection) -> BadRow | None:
+        return next(bad_rows(connection, [rule for rules in self._rules.values() for rule in rules]), None)
 
     def _take_reader(self) -> sqlite3.Connection:
         try:
@@ -261,17 +293,16 @@ def _is_there(path: Path) -> bool:
         return False
 
 
-def _begin_immediate(patience: float, connection: sqlite3.Connection) -> None:
-    """Take the write lock at once, so that a transaction cannot find half-way that it may not write."""
-    insist(patience, lambda: connection.execute("BEGIN IMMEDIATE"))
-
-
 def _version(component: str, connection: sqlite3.Connection) -> int:
     table = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'schema_versions'").fetchone()
     if table is None:
         return 0
     row = connection.execute("SELECT version FROM schema_versions WHERE component = ?", (component,)).fetchone()
-    return 0 if row is None else int(row[0])
+    if row is None:
+        return 0
+    if not isinstance(row[0], int) or row[0] < 0:
+        raise ValueError(f"the version of the {component} tables is no number")
+    return row[0]
 
 
 def _advance(component: str, steps: Sequence[Step], connection: sqlite3.Connection) -> int:

@@ -36,7 +36,8 @@ _NO_DATABASE: Final[_Fault] = (
 )
 _DAMAGED: Final[_Fault] = (
     StoreUnreadable,
-    "it is damaged: move the file away and run `embedkit sync` to build it anew",
+    "it is damaged: put a backup back with `embedkit restore FILE`, or move the file away and run `embedkit sync` "
+    "to build it anew; `embedkit doctor --store` says what is wrong",
 )
 
 _BUSY = 5

@@ -35,7 +35,7 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 _LOCK_SLICE = 0.25
 _PAUSE = 0.005
 # Marks the file as ours ("embk"): another program's database is refused instead of getting our tables.
-_APPLICATION_ID = 0x656D626B
+APPLICATION_ID = 0x656D626B
 _WRITER_CACHE_KIB = 16_384
 _READER_CACHE_KIB = 4_096
 # Bounds what a write-ahead file keeps on disk once a checkpoint has emptied it.
@@ -83,6 +83,11 @@ def begin(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN")
 
 
+def begin_immediate(patience: float, connection: sqlite3.Connection) -> None:
+    """Take the write lock at once, so that a transaction cannot find half-way that it may not write."""
+    insist(patience, lambda: connection.execute("BEGIN IMMEDIATE"))
+
+
 def insist(patience: float, attempt: Callable[[], T]) -> T:
     """Repeat ``attempt`` while another process holds the file, for ``patience`` seconds, unless cancelled."""
     import sqlite3
@@ -106,7 +111,7 @@ def open_writer(path: Path, create: bool, busy_timeout: float) -> sqlite3.Connec
     except OSError as error:
         raise folder_error(error, path) from error
     with named_errors(path):
-        connection = _connect(path, "rwc" if create else "rw", min(busy_timeout, _LOCK_SLICE))
+        connection = connect(path, "rwc" if create else "rw", min(busy_timeout, _LOCK_SLICE))
         try:
             _configure_writer(path, connection, busy_timeout)
         except BaseException:
@@ -191,14 +196,15 @@ def _prepare_place(path: Path, create: bool) -> None:
     if not create:
         refuse_missing(path)
     elif not path.exists():
-        _make_folder(path.parent)
+        make_folder(path.parent)
     # SQLite would open an unwritable file for reading and fail later, in ways that depend on what lies beside.
     for place in (path, path.parent):
         if place.exists() and not os.access(place, os.W_OK, effective_ids=_EFFECTIVE):
             raise PermissionError(errno.EACCES, "no write access", str(place))
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make the folder of a store, with an ignore file where it is ``.embedkit``."""
     if folder.exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -206,7 +212,8 @@ def _make_folder(folder: Path) -> None:
         (folder / ".gitignore").write_text("*\n", encoding="ascii")
 
 
-def _connect(path: Path, mode: str, busy_timeout: float) -> sqlite3.Connection:
+def connect(path: Path, mode: str, busy_timeout: float = 5.0) -> sqlite3.Connection:
+    """A connection as it comes, in SQLite's ``mode``: ``ro``, ``rw`` or ``rwc``."""
     import sqlite3
 
     return sqlite3.connect(
@@ -220,7 +227,7 @@ def _connect(path: Path, mode: str, busy_timeout: float) -> sqlite3.Connection:
 
 def connect_reader(path: Path, mode: str, busy_timeout: float) -> sqlite3.Connection:
     """A connection that cannot write."""
-    connection = _connect(path, mode, busy_timeout)
+    connection = connect(path, mode, busy_timeout)
     # No mmap: scans would be a third faster, but a file cut short under us would be a SIGBUS and not an error.
     connection.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")
     connection.execute("PRAGMA query_only = ON")
@@ -244,7 +251,7 @@ def _configure_writer(path: Path, connection: sqlite3.Connection, patience: floa
     connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
     if new:
-        insist(patience, lambda: connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}"))
+        insist(patience, lambda: connection.execute(f"PRAGMA application_id = {APPLICATION_ID}"))
 
 
 def _is_new(path: Path, connection: sqlite3.Connection) -> bool:
@@ -255,7 +262,7 @@ def _is_new(path: Path, connection: sqlite3.Connection) -> bool:
 def _look_for_owner(path: Path, connection: sqlite3.Connection) -> bool:
     (owner,) = connection.execute("PRAGMA application_id").fetchone()
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if owner == _APPLICATION_ID:
+    if owner == APPLICATION_ID:
         return False
     if objects or owner:
         raise StoreUnreadable(f"{path}: it is another program's database: name another store")

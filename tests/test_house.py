@@ -18,7 +18,7 @@ ROOT = Path(embedkit.__file__).parent
 # From the bottom up. A file may import its own floor and those below it.
 FLOORS = (
     ("errors", "clocks"),
-    ("database_errors", "database_opening", "database"),
+    ("database_errors", "database_opening", "database_rows", "database_copying", "database"),
     ("settings",),
     ("activity",),
     ("admission",),

@@ -6,5 +6,6 @@ add one, write it and put it into that list.
 
 from embedkit.doctor.examine import CHECKS, Check, examine
 from embedkit.doctor.finding import Examination, Finding, Subject
+from embedkit.doctor.stored import check_store
 
-__all__ = ["CHECKS", "Check", "Examination", "Finding", "Subject", "examine"]
+__all__ = ["CHECKS", "Check", "Examination", "Finding", "Subject", "check_store", "examine"]

@@ -242,7 +242,7 @@ class Drain:
 
     async def _database(self) -> Database:
         database = await self._engine.database()
-        await database.migrate(deferring.COMPONENT, deferring.STEPS)
+        await database.migrate(deferring.COMPONENT, deferring.STEPS, deferring.RULES)
         return database
 
 

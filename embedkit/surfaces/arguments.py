@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 from embedkit.errors import UsageError
 from embedkit.surfaces.exits import USAGE, show_error
 
+_DOCTOR = "whether everything is there that the settings need; nothing is sent"
+
 
 class _Parser(argparse.ArgumentParser):
     """Says one line, in JSON where the caller asked for JSON."""
@@ -119,6 +121,10 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     forget.add_argument("--tenant", metavar="NAME", help="whose (default: the store's only tenant)")
     forget.add_argument("--repository", metavar="NAME", help="which (default: all of the tenant's)")
     forget.add_argument("--yes", action="store_true", help="do not ask")
+    backup = command("backup", "copy the knowledge base into a file, while others work on it")
+    backup.add_argument("file", type=Path, metavar="FILE", help="where; an earlier backup there is replaced")
+    restore = command("restore", "put a backup in place of the knowledge base")
+    restore.add_argument("file", type=Path, metavar="FILE", help="what `embedkit backup` made")
     ask = command("ask", "one question to many models; answers appear as they settle")
     ask.add_argument("question", nargs="?", metavar="QUESTION", help="the prompt (default: standard input)")
     _add_whom(ask)
@@ -135,11 +141,23 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     _add_to(panel)
     analyze = command("analyze", "what a debug.jsonl says of each model")
     analyze.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the log (default: ask.log)")
-    command("doctor", "whether everything is there that the settings need; nothing is sent")
+    doctor = commands.add_parser("doctor", parents=[_common_of_doctor(parser_class)], help=_DOCTOR, description=_DOCTOR)
+    doctor.add_argument("--repair", action="store_true", help="drop what is damaged and can be bought or read again")
     _add_mcp(command("mcp", "serve ask, consensus, search and more to an MCP client, on standard input and output"))
     settings = command("settings", "what is in force, and where each value came from")
     settings.add_argument("--schema", action="store_true", help="print the settings' JSON schema")
     return parser
+
+
+def _common_of_doctor(parser_class: type[_Parser]) -> _Parser:
+    """As for every command, but ``--store`` says that the store is read as well, and may go without its name."""
+    common = parser_class(add_help=False, argument_default=argparse.SUPPRESS)
+    _add_common(common)
+    for action in common._actions:
+        if action.dest == "store":
+            action.nargs, action.const = "?", Path()
+            action.help = "read all of the knowledge base, too; without FILE: the one in force"
+    return common
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

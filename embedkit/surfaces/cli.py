@@ -31,6 +31,8 @@ _COMMANDS = {
     "top": "top_command.run",
     "add": "add_command.run",
     "forget": "forget_command.run",
+    "backup": "backup_command.back_up",
+    "restore": "backup_command.put_back",
     "ask": "ask_command.run_ask",
     "consensus": "ask_command.run_consensus",
     "panel": "ask_command.run_panel",

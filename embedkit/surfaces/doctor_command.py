@@ -1,11 +1,15 @@
-"""``embedkit doctor``: whether everything is there that the settings need. It reads, and calls nobody."""
+"""``embedkit doctor``: whether everything is there that the settings need. It reads, and calls nobody.
+
+With ``--store`` it reads all of the knowledge base as well, and with ``--repair`` it mends that.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 
-from embedkit.doctor import Examination, Finding, Subject, examine
+from embedkit.doctor import Examination, Finding, Subject, check_store, examine
 from embedkit.errors import UsageError
 from embedkit.settings import Settings, load_settings
 from embedkit.surfaces.ask_text import table
@@ -19,10 +23,16 @@ async def run(given: argparse.Namespace) -> int:
     Cancellation:
         Nothing was changed.
     """
+    reads_store = given.store is not None or given.repair
+    if given.store == Path():
+        given.store = None
     found: Examination | None = None
     async with interruptible() as interrupt:
         settings, of_settings = read_settings(given)
         found = await examine(Subject(settings, os.environ))
+        if reads_store:
+            of_store = await check_store(settings.store.path, repair=given.repair)
+            found = Examination((*found.findings, *of_store))
     if interrupt.came or found is None:
         return INTERRUPTED
     found = Examination((*of_settings, *found.findings))

@@ -193,7 +193,7 @@ def test_a_store_in_a_folder_that_cannot_be_written_is_searched(
     before = store.read_bytes()
     if unseen:
         store.with_name(store.name + "-wal").write_bytes(b"x")
-    access, connect = os.access, database_opening._connect
+    access, connect = os.access, database_opening.connect
 
     def without_writing(place: Any, mode: int, **options: Any) -> bool:
         return mode != os.W_OK and access(place, mode, **options)
@@ -205,7 +205,7 @@ def test_a_store_in_a_folder_that_cannot_be_written_is_searched(
         return connect(path, mode, busy_timeout)
 
     monkeypatch.setattr(os, "access", without_writing)
-    monkeypatch.setattr(database_opening, "_connect", connecting)
+    monkeypatch.setattr(database_opening, "connect", connecting)
     for mode in ("hybrid", "vector", "text"):
         ended = shell("search", "apple", "--json", "--mode", mode)
         assert (ended.code, len(ended.json["hits"])) == (0, 1)

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE = 1024
 
+EPOCH_BITS = 40
+"""A tenant's version: its lower bits count changes, the others say in which life of the store. A backup that is put
+back begins another, in which numbers of chunks mean other chunks."""
+
 
 @attrs.frozen(eq=False, slots=False)
 class TenantMatrix:
@@ -135,6 +139,8 @@ def load(connection: sqlite3.Connection, tenant_id: int, dimension: int, previou
     (version,) = connection.execute("SELECT version FROM tenants WHERE id = ?", (tenant_id,)).fetchone()
     if previous is not None and previous.version == version:
         return previous
+    if previous is not None and previous.version >> EPOCH_BITS != version >> EPOCH_BITS:
+        previous = None
     rows = connection.execute(
         "SELECT id, repository_id, vector_id, document_id FROM chunks WHERE tenant_id = ? ORDER BY id", (tenant_id,)
     )

@@ -13,16 +13,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from embedkit.database_rows import checked_row
 from embedkit.errors import UsageError
 from embedkit.knowledge import metadata
 from embedkit.knowledge.searching.languages import is_secondary, suffixes_of
 from embedkit.knowledge.searching.narrowing import exact, narrowed
 from embedkit.knowledge.searching.ranking import CANDIDATES, COLUMN_WEIGHTS, fuse
-from embedkit.knowledge.searching.words import match_terms, tenant_word
+from embedkit.knowledge.searching.words import match_terms, owned_terms, tenant_word
 from embedkit.knowledge.sources.ignore import Rules
 
 if TYPE_CHECKING:
@@ -304,7 +306,7 @@ def _distinct_rows(
     connection: sqlite3.Connection, scope: _Scope, terms: Sequence[str], count: int
 ) -> list[tuple[int, int, float]]:
     """Chunk, vector and BM25 of the best rows: enough of them for ``count`` different vectors, or all."""
-    tenant = tenant_word(scope.tenant_id)
+    tenant, terms = tenant_word(scope.tenant_id), owned_terms(scope.tenant_id, terms)
     fewer = narrowed(connection, tenant, terms, count)
     if fewer is not None:
         rows = _rows(connection, scope, fewer, count * 2)
@@ -365,6 +367,8 @@ def _hit(
         """,
         (vector_id, scope.tenant_id),
     ).fetchall()
+    for row in rows:
+        checked_row(row, str, str, int, int, str, int, int, (str, NoneType))
     meant = None if scope.documents is None else set(scope.documents)
     inside = [
         row

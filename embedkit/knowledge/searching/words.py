@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from itertools import pairwise
 
 TOKENIZE = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
@@ -112,6 +113,48 @@ def _pairs(run: re.Match[str]) -> str:
 def tenant_word(tenant_id: int) -> str:
     """A tenant's own word in the full-text index."""
     return f"t{tenant_id}"
+
+
+def owned(tenant_id: int, words: str) -> str:
+    """``words`` as one tenant's own: no other tenant has any of them, so what a word weighs is the tenant's affair.
+
+    BM25 weighs a word by how many rows of the whole index hold it. If tenants shared words, the order of one's hits
+    would tell whether another's text holds a word. Each word begins with signs that are in no other tenant's.
+    """
+    prefix = _prefix(tenant_id)
+    found = words.translate(_ASCII if words.isascii() else _SIGNS).split()
+    return prefix + f" {prefix}".join(found) if found else ""
+
+
+def owned_terms(tenant_id: int, terms: Iterable[str]) -> list[str]:
+    """Terms of ``match_terms``, to be looked up among the tenant's own words."""
+    prefix = _prefix(tenant_id)
+    return [_WORD_OF_TERM.sub(lambda word: prefix + word[0], term) for term in terms]
+
+
+def _prefix(tenant_id: int) -> str:
+    """The number in signs for private use: none is another's beginning, since only the last comes from its half."""
+    number, last = divmod(tenant_id, _BASE)
+    signs = chr(0xEC00 + last)
+    while number:
+        number, digit = divmod(number, _BASE)
+        signs = chr(0xE000 + digit) + signs
+    return signs
+
+
+class _Signs(dict[int, int]):
+    """For ``str.translate``: a blank for each sign that parts words for FTS5; filled as signs are met."""
+
+    def __missing__(self, code: int) -> int:
+        sign = chr(code)
+        self[code] = code if sign.isalnum() or unicodedata.category(sign) in ("Mn", "Mc", "Co") else ord(" ")
+        return self[code]
+
+
+_BASE = 3000
+_WORD_OF_TERM = re.compile('[^" *]+')
+_SIGNS = _Signs()
+_ASCII = "".join(chr(_SIGNS[code]) for code in range(128))
 
 
 def match_expression(query: str) -> str | None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from embedkit.database_rows import RowRule, checked_row
 from embedkit.knowledge.metadata import checked
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ STEPS: Final = (
     CREATE INDEX deferred_by_time ON deferred (attempts, not_before);
     """,
 )
+
+RULES: Final = (RowRule("deferred", "metadata", "typeof(metadata) != 'text' OR json_valid(metadata)", "is no JSON"),)
 
 
 @attrs.frozen
@@ -106,7 +110,9 @@ def ready(connection: sqlite3.Connection, most_attempts: int, now: float, count:
     )
     return [
         Deferred(number, tenant, repository, path, text, {} if held is None else json.loads(held), attempts, width)
-        for number, tenant, repository, path, text, held, attempts, width in rows.fetchall()
+        for number, tenant, repository, path, text, held, attempts, width in (
+            checked_row(row, int, str, str, str, str, (str, NoneType), int, (int, NoneType)) for row in rows.fetchall()
+        )
     ]
 
 
@@ -140,8 +146,9 @@ def statistics(connection: sqlite3.Connection, most_attempts: int, now: float) -
     waiting, oldest = connection.execute(
         "SELECT count(*), min(deferred_at) FROM deferred WHERE attempts < ?", (most_attempts,)
     ).fetchone()
-    codes = connection.execute(
+    rows = connection.execute(
         "SELECT code, count(*) FROM deferred WHERE attempts >= ? GROUP BY code ORDER BY code", (most_attempts,)
     ).fetchall()
+    codes = [checked_row(row, str, int) for row in rows]
     age = 0.0 if oldest is None else max(now - oldest, 0.0)
     return DrainStatistics(waiting, sum(count for _, count in codes), age, dict(codes))

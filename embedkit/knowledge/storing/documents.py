@@ -7,10 +7,12 @@ from the chunk. So ``words`` must not change for stored chunks without a step in
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING
 
+from embedkit.database_rows import checked_row
 from embedkit.knowledge.metadata import checked
-from embedkit.knowledge.searching.words import index_words, tenant_word
+from embedkit.knowledge.searching.words import index_words, owned, tenant_word
 from embedkit.knowledge.sources.source import Sighting
 from embedkit.knowledge.storing import fences
 from embedkit.knowledge.storing.parameters import in_batches, placeholders
@@ -20,13 +22,16 @@ if TYPE_CHECKING:
 
     from embedkit.knowledge.storing.prepared import PreparedDocument
 
+_TEXT = (str, NoneType)
+_SIGHTING = (str, str, _TEXT, _TEXT, _TEXT)
+
 
 def stored(connection: sqlite3.Connection, repository_id: int) -> dict[str, tuple[str, int]]:
     """Content hash and chunking generation of every stored document, by path."""
     rows = connection.execute(
         "SELECT path, content_hash, generation FROM documents WHERE repository_id = ?", (repository_id,)
     )
-    return {path: (content_hash, generation) for path, content_hash, generation in rows}
+    return {path: (hash_, number) for path, hash_, number in (checked_row(row, str, str, int) for row in rows)}
 
 
 def known(connection: sqlite3.Connection, tenant_id: int, hashes: Iterable[bytes]) -> dict[bytes, int]:
@@ -97,7 +102,7 @@ def sightings(connection: sqlite3.Connection, repository_id: int) -> dict[str, S
     rows = connection.execute(
         "SELECT path, stamp, content_hash, skipped, encoding FROM sightings WHERE repository_id = ?", (repository_id,)
     )
-    return {path: Sighting(*seen) for path, *seen in rows}
+    return {path: Sighting(*seen) for path, *seen in (checked_row(row, *_SIGHTING) for row in rows)}
 
 
 def save_sightings(connection: sqlite3.Connection, repository_id: int, seen: Mapping[str, Sighting]) -> bool:
@@ -184,10 +189,13 @@ def _insert(
             for number, part in numbered
         ),
     )
-    tenant = tenant_word(tenant_id)
+    tenant, path = tenant_word(tenant_id), owned(tenant_id, document.path_words)
     connection.executemany(
         "INSERT INTO words (rowid, tenant, path, symbol, body) VALUES (?, ?, ?, ?, ?)",
-        ((number, tenant, document.path_words, part.symbol_words, part.body_words) for number, part in numbered),
+        (
+            (number, tenant, path, owned(tenant_id, part.symbol_words), owned(tenant_id, part.body_words))
+            for number, part in numbered
+        ),
     )
 
 
@@ -220,7 +228,7 @@ def _remove_chunks(connection: sqlite3.Connection, tenant_id: int, document_ids:
         connection.executemany(
             "INSERT INTO words (words, rowid, tenant, path, symbol, body) VALUES ('delete', ?, ?, ?, ?, ?)",
             (
-                (number, tenant_word(tenant_id), index_words(path), index_words(scope), index_words(text))
+                (number, tenant_word(tenant_id), *(owned(tenant_id, index_words(each)) for each in (path, scope, text)))
                 for number, path, scope, text, _ in rows
             ),
         )

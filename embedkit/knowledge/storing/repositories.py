@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from embedkit.clocks import ZERO, Clocks
+from embedkit.database_rows import checked_row
 from embedkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,6 +79,15 @@ class RepositoryRecord:
     tripped_at: float | None = None
 
 
+_TEXT = (str, NoneType)
+_NUMBER = (int, float, NoneType)
+_KINDS: Final = (
+    *(int, int, str, str, _TEXT),
+    *(int, int, int, int),
+    *(_NUMBER, (int, NoneType), _TEXT, _NUMBER),
+    *(_TEXT, _TEXT, _TEXT, _TEXT),
+    *(_NUMBER, _NUMBER, _NUMBER, _NUMBER),
+)
 _SELECT = """
     SELECT r.id, r.tenant_id, t.name, r.name, r.revision, r.generation, r.streak, r.succeeded, r.outstanding,
            r.next_due_at, r.batch_ceiling, r.root, r.tripped_at, r.outcome, r.code, r.attribution, r.reason,
@@ -170,6 +181,7 @@ def save(connection: sqlite3.Connection, record: RepositoryRecord) -> None:
 
 
 def _record(row: tuple[Any, ...]) -> RepositoryRecord:
+    checked_row(row, *_KINDS)
     id_, tenant_number, tenant, name, revision, generation, streak, succeeded, outstanding, due, *end = row
     ceiling, root, tripped_at, outcome, code, attribution, reason, queue_wait, provider_time, retry_wait, at = end
     last = None

@@ -5,7 +5,8 @@ invisible to search. A document *switches* to its new chunks in one transaction,
 then the old ones serve.
 
 The full-text index is contentless: it holds words, not texts, so a row is deleted by giving it the same words again.
-Its first column is the tenant, so that a query is confined to one tenant inside the index itself.
+Its first column is the tenant, so that a query is confined to one tenant inside the index itself, and the words of the
+others are the tenant's own (see ``owned``), so that what they weigh does not depend on anybody else's.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from embedkit.knowledge.searching.words import TOKENIZE, index_words, tenant_word
+from embedkit.database_rows import RowRule
+from embedkit.knowledge.searching.words import TOKENIZE, index_words, owned, tenant_word
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 COMPONENT = "knowledge"
 
 
-def _new_words(connection: sqlite3.Connection) -> None:
+def new_words(connection: sqlite3.Connection) -> None:
     """Make the full-text index anew: ``words`` gives other words than before."""
     connection.execute("DROP TABLE words")
     connection.execute(
@@ -37,7 +39,7 @@ def _new_words(connection: sqlite3.Connection) -> None:
     connection.executemany(
         "INSERT INTO words (rowid, tenant, path, symbol, body) VALUES (?, ?, ?, ?, ?)",
         (
-            (number, tenant_word(tenant_id), index_words(path), index_words(scope), index_words(text))
+            (number, tenant_word(tenant_id), *(owned(tenant_id, index_words(each)) for each in (path, scope, text)))
             for number, tenant_id, path, scope, text in rows
         ),
     )
@@ -136,7 +138,7 @@ STEPS: tuple[str | Callable[[sqlite3.Connection], None], ...] = (
     ALTER TABLE fences ADD COLUMN engine TEXT;  -- which engine refused; another one is asked again
     ALTER TABLE repositories ADD COLUMN root TEXT;  -- where it lay when it was swept last; NULL: not known yet
     """,
-    _new_words,
+    new_words,
     """
     ALTER TABLE documents ADD COLUMN metadata TEXT;  -- JSON in one form (see ``metadata``); NULL: none
     """,
@@ -145,4 +147,23 @@ STEPS: tuple[str | Callable[[sqlite3.Connection], None], ...] = (
     """,
     # In it a tenant's chunks stand by number: its first search reads its own, and nobody else's.
     "CREATE INDEX chunks_by_tenant ON chunks (tenant_id)",
+    # Words are each tenant's own.
+    new_words,
 )
+
+RULES = (
+    RowRule("space", "options", "typeof(options) != 'text' OR json_valid(options)", "is no JSON"),
+    RowRule("space", "dimension", "dimension > 0", "is not positive"),
+    RowRule(
+        "vectors",
+        "vector",
+        "typeof(vector) != 'blob'"
+        " OR length(vector) = 4 * (SELECT dimension FROM space WHERE dimension BETWEEN 1 AND 1000000)",
+        "has another length than the store's vectors",
+    ),
+    RowRule("documents", "metadata", "typeof(metadata) != 'text' OR json_valid(metadata)", "is no JSON"),
+    RowRule("repositories", "streak", "streak BETWEEN 0 AND 1000000", "is out of range"),
+    RowRule("repositories", "next_due_at", "abs(next_due_at) < 1e12", "is out of range"),
+    RowRule("repositories", "batch_ceiling", "batch_ceiling > 0", "is not positive"),
+)
+"""What rows must fulfil besides their columns' types."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from embedkit.database_rows import checked_row
 from embedkit.errors import SpaceMismatch
 from embedkit.knowledge.model import Space
 
@@ -17,7 +18,7 @@ def held(connection: sqlite3.Connection) -> Space | None:
     row = connection.execute("SELECT kind, model, dimension, options FROM space").fetchone()
     if row is None:
         return None
-    kind, model, dimension, options = row
+    kind, model, dimension, options = checked_row(row, str, str, int, str)
     return Space(kind, model, dimension, json.loads(options))
 
 

@@ -61,7 +61,7 @@ class SqliteStore:
         Cancellation:
             Each step is whole or not done.
         """
-        await self._database.migrate(schema.COMPONENT, schema.STEPS)
+        await self._database.migrate(schema.COMPONENT, schema.STEPS, schema.RULES)
 
     async def space(self) -> Space | None:
         """See ``Store``.

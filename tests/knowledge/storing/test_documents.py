@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from knowledge_base import bought, open_store, prepared, put
 from store_content import content_of
 
+from embedkit.knowledge.searching.words import owned
 from embedkit.knowledge.storing import documents, repositories, schema
 from embedkit.knowledge.storing.prepared import PreparedDocument
 
@@ -60,9 +61,12 @@ class Base:
         # The index holds the words of what is there, and of nothing else.
         (held_rows,) = self.connection.execute("SELECT count(*) FROM words").fetchone()
         assert held_rows == sum(map(len, self.expected.values()))
-        for word in WORDS:
-            found = self.connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (f'body : "{word}"',))
-            assert found.fetchone()[0] == sum(text.split().count(word) > 0 for t in held.values() for text in t), word
+        numbers = dict(self.connection.execute("SELECT name, id FROM tenants").fetchall())
+        for tenant, word in ((tenant, word) for tenant in numbers for word in WORDS):
+            expression = f'body : "{owned(numbers[tenant], word)}"'
+            found = self.connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (expression,))
+            texts = [text for key, held_texts in held.items() if key[0] == tenant for text in held_texts]
+            assert found.fetchone()[0] == sum(word in text.split() for text in texts), word
         # Every vector is somebody's, and belongs to the tenant whose chunks it serves.
         unused = "SELECT count(*) FROM vectors v WHERE NOT EXISTS (SELECT 1 FROM chunks c WHERE c.vector_id = v.id)"
         assert self.connection.execute(unused).fetchone() == (0,)
