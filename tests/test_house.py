@@ -29,6 +29,7 @@ FLOORS = (
     ("sweep",),
     ("ask",),
     ("doctor",),
+    ("gateway",),
     ("surfaces",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
@@ -40,7 +41,7 @@ WITHIN = {"knowledge": ("metadata", "model", "sources", "chunking", "searching",
 # Which rooms, or files, may import a library at all.
 AT_HOME = {
     "httpx": ("providers/http.py",),
-    "h11": ("providers/http.py", "providers/http1.py"),
+    "h11": ("providers/http.py", "providers/http1.py", "gateway/inbound.py"),
     "cattrs": ("settings/",),
 }
 

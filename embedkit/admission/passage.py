@@ -248,11 +248,7 @@ class Passage:
     def settle(self, word: Ending, error: BaseException | None, now: float) -> None:
         """It is over. Everything is written down before the ledger, and after it the caller, is told."""
         was = self.state
-        if was == "in-flight":  # as ``measure``, which is a call more
-            waited, retry_wait = self.dispatched_at - self.offered_at, self._retry_wait
-            clocks = Clocks(waited, now - self.dispatched_at - retry_wait, retry_wait)
-        else:
-            clocks = self.measure(now)
+        clocks = self.measure(now)
         self.state = MOVES[was][word]
         self.ticket.clocks = clocks
         register = self._register

@@ -15,6 +15,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "git": ("dulwich",),
     "watch": ("watchfiles",),
     "mcp": ("mcp", "hypercorn"),
+    "gateway": ("prometheus-client",),
 }
 """What each extra of the package installs, by its names on the package index."""
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import base64
 import re
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
@@ -111,10 +111,26 @@ class HttpEndpoint:
         return self._base.scheme == "https"
 
     def request(
-        self, method: Method | Deletion, path: str, body: bytes | None, content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        content_type: str = "application/json",
+        more: Sequence[tuple[bytes, bytes]] = (),
     ) -> h11.Request:
-        """The head of a request for ``path`` below the base address."""
+        """The head of a request for ``path`` below the base address.
+
+        Args:
+            method: The verb.
+            path: Appended to the base address.
+            body: Its bytes, or nothing.
+            content_type: Of the body.
+            more: Headers, their names in lower case, in place of ours of the same name.
+        """
         target, headers = self._target(path), self._headers
+        if more:
+            named = {name for name, _ in more}
+            headers = [*(header for header in headers if header[0].lower() not in named), *more]
         if body is not None:
             of_body = [(b"Content-Type", content_type.encode("ascii")), (b"Content-Length", b"%d" % len(body))]
             headers = [*headers, *of_body]

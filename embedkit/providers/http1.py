@@ -118,6 +118,18 @@ class Http1:
                 return b"".join(parts)[:limit], False
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts), True
 
+    async def receive(self) -> bytes:
+        """The next piece of the reply's body, as it comes; nothing at its end.
+
+        Raises:
+            NoReply: The connection broke before its end.
+
+        Cancellation:
+            The connection is of no use.
+        """
+        event = await self._next_event()
+        return bytes(event.data) if type(event) is h11.Data else b""
+
     def has_reply_too_many(self) -> bool:
         """Whether the reply came before its request was sent: it was in the last one's packet."""
         return self._stream.has_unsent

@@ -1,5 +1,6 @@
 """Settings: ``embedkit.toml`` or values made in code, checked, with the timeout ladder resolved in one place."""
 
+from embedkit.settings.gateway_tables import GatewayKeySettings, GatewaySettings, Place
 from embedkit.settings.kinds import KINDS, Kind
 from embedkit.settings.ladder import Limit, warn_on_stderr
 from embedkit.settings.load import FILE_NAME, load_settings
@@ -29,11 +30,14 @@ __all__ = [
     "ConsensusSettings",
     "EmbeddingSettings",
     "EngineSettings",
+    "GatewayKeySettings",
+    "GatewaySettings",
     "Kind",
     "Limit",
     "McpSettings",
     "ModelSettings",
     "PanelMember",
+    "Place",
     "ProbeSettings",
     "ProviderDefaults",
     "ProviderSettings",

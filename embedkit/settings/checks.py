@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from embedkit.settings.fields import Fault, KeyPath
+from embedkit.settings.kinds import SERVED_KINDS
 from embedkit.settings.redaction import shown
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def faults_across(settings: Settings) -> Iterator[Fault]:
         )
     yield from _panel(settings)
     yield from _arbiter(settings)
+    yield from _gateway(settings)
 
 
 def _provider_names(settings: Settings) -> Iterator[Fault]:
@@ -80,3 +82,16 @@ def _arbiter(settings: Settings) -> Iterator[Fault]:
     arbiter = settings.consensus.arbiter
     if arbiter is not None and arbiter not in {member.alias for member in settings.ask.panel}:
         yield from _unfit(settings, ("consensus", "arbiter"), arbiter, "chats", "answer questions")
+
+
+def _gateway(settings: Settings) -> Iterator[Fault]:
+    gateway = settings.gateway
+    yield from _twice((("gateway", "keys", index, "name"), one.name) for index, one in enumerate(gateway.keys))
+    for model, name in gateway.models.items():
+        at: KeyPath = ("gateway", "models", model)
+        unfit = list(_unfit(settings, at, name, "embeds", "embed"))
+        yield from unfit
+        if not unfit and settings.provider(name).kind not in SERVED_KINDS:
+            kinds = ", ".join(f'"{kind}"' for kind in SERVED_KINDS)
+            kind = settings.provider(name).kind
+            yield Fault(at, f'provider {shown(name)} is of kind "{kind}"; the gateway serves kinds {kinds}')

@@ -76,6 +76,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 )
 
 
+SERVED_KINDS = ("openai-compatible", "ollama")
+"""What a gateway can stand before: engines that speak one of its dialects over HTTP."""
+
 _OVER_HTTP = ("base_url", "headers", "query", "body", "query_body", "ca_file", "proxy")
 _OF_OLLAMA = ("num_ctx", "keep_alive", "options")
 

@@ -12,6 +12,7 @@ import attrs
 
 from embedkit.errors import SettingsError
 from embedkit.settings.fields import Fault, KeyPath, written
+from embedkit.settings.gateway_tables import GatewaySettings
 from embedkit.settings.ladder import Warn, usable, warn_on_stderr
 from embedkit.settings.model import Settings
 from embedkit.settings.tables import ProviderSettings, RepositorySettings, TenantSettings
@@ -156,6 +157,20 @@ def _anchored(settings: Settings, folder: Path) -> Settings:
         ask=attrs.evolve(ask, log=None if ask.log is None else _absolute(ask.log, folder)),
         providers={name: _anchored_provider(provider, folder) for name, provider in settings.providers.items()},
         tenants=tuple(_anchored_tenant(tenant, folder) for tenant in settings.tenants),
+        gateway=_anchored_gateway(settings.gateway, folder),
+    )
+
+
+def _anchored_gateway(gateway: GatewaySettings, folder: Path) -> GatewaySettings:
+    certificate, certificate_key = gateway.certificate, gateway.certificate_key
+    return attrs.evolve(
+        gateway,
+        listen=tuple(
+            place if place.path is None else attrs.evolve(place, path=_absolute(place.path, folder))
+            for place in gateway.listen
+        ),
+        certificate=None if certificate is None else _absolute(certificate, folder),
+        certificate_key=None if certificate_key is None else _absolute(certificate_key, folder),
     )
 
 

@@ -15,6 +15,7 @@ from embedkit.settings import rules
 from embedkit.settings.checks import faults_across
 from embedkit.settings.environment import filled, key_from, proxy_from, shortest_answer, upload_limit
 from embedkit.settings.fields import Fault, KeyRefused, as_tuple, checked, instances, refuse, required, tables, written
+from embedkit.settings.gateway_tables import GatewaySettings
 from embedkit.settings.ladder import Limit, Warn, climb, usable, warn_on_stderr
 from embedkit.settings.redaction import kind_of, shown
 from embedkit.settings.tables import (
@@ -116,6 +117,9 @@ class Settings:
         factory=ConsensusSettings, validator=instances, metadata=tables(ConsensusSettings)
     )
     mcp: McpSettings = attrs.field(factory=McpSettings, validator=instances, metadata=tables(McpSettings))
+    gateway: GatewaySettings = attrs.field(
+        factory=GatewaySettings, validator=instances, metadata=tables(GatewaySettings)
+    )
     file: Path | None = attrs.field(default=None, eq=False)
     origins: Mapping[str, str] | None = attrs.field(default=None, eq=False, repr=False)
 

@@ -105,6 +105,8 @@ def _leaf(settings: Settings, instance: Any, attribute: attrs.Attribute[Any], at
             return InForce(at, settings.sweep.cadence, f"sweep.cadence ({_cadence_origin(settings)})")
         case ("tenants", int(), "repositories", int(), "include") if not value:
             return InForce(at, settings.sweep.include, "sweep.include")
+        case ("gateway", "keys", int(), "tenant") if value is None:
+            return InForce(at, instance.name, origin)
     return InForce(at, value, origin)
 
 
@@ -129,6 +131,8 @@ def _default(instance: Any, attribute: attrs.Attribute[Any]) -> object:
 
 
 def _plain(value: Any) -> str | int | float | bool | tuple[str, ...] | None:
+    if isinstance(value, tuple):
+        return tuple(map(str, value))
     if isinstance(value, Path):
         return str(value)
     return redacted_url(value) if isinstance(value, str) else value

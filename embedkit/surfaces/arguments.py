@@ -100,6 +100,18 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     drain = command("drain", "embed the texts that were deferred, for ever")
     drain.add_argument("--once", action="store_true", help="until none is ready, and say what was done")
     drain.add_argument("--retry-failed", action="store_true", help="offer what was given up once more")
+    serve = command("serve", "a gateway: other programs share the engines' lanes over HTTP")
+    serve.add_argument(
+        "--listen",
+        metavar="WHERE",
+        action="append",
+        default=[],
+        help="host:port or unix:PATH, may be repeated (default: gateway.listen)",
+    )
+    top = command("top", "a gateway as it changes: slots, waits, the last requests")
+    top.add_argument("url", nargs="?", metavar="URL", help="where it is (default: gateway.listen)")
+    top.add_argument("--key-env", metavar="NAME", help="the variable that holds the key it asks for")
+    top.add_argument("--once", action="store_true", help="show it once and end")
     add = command("add", "store texts that are in no folder: JSON lines on standard input")
     add.add_argument("--tenant", metavar="NAME", help="whose texts (default: `default`)")
     add.add_argument("--repository", metavar="NAME", required=True, help="where they go; made if there is none")

@@ -27,6 +27,8 @@ _COMMANDS = {
     "watch": "watch_command.run",
     "run": "run_command.run",
     "drain": "drain_command.run",
+    "serve": "serve_command.run",
+    "top": "top_command.run",
     "add": "add_command.run",
     "forget": "forget_command.run",
     "maintain": "maintain_command.run",

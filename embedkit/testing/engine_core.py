@@ -27,6 +27,7 @@ from embedkit.testing.engine_wire import (
     write_chat,
     write_error,
     write_listing,
+    write_stream,
     write_vectors,
 )
 
@@ -76,12 +77,13 @@ class EngineScript:
 
 @attrs.frozen
 class EngineReply:
-    """A reply, and how it is to be sent."""
+    """A reply, and how it is to be sent: in ``pieces``, where there are any."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
     behaviour: Behaviour
+    pieces: tuple[bytes, ...] = ()
 
 
 class EngineCore:
@@ -219,6 +221,11 @@ class EngineCore:
     def reply_of(self, job: Job) -> EngineReply:
         """The reply to a job that is done."""
         behaviour = job.behaviour
+        if job.request.streams and behaviour.says is None and behaviour.body is None:
+            pieces = tuple(write_stream(job.request, self.script.says(job.request)))
+            kind = "application/x-ndjson" if job.request.dialect == "ollama" else "text/event-stream"
+            headers = (*behaviour.headers, ("Content-Type", kind))
+            return EngineReply(behaviour.status, headers, b"".join(pieces), behaviour, pieces)
         if behaviour.says is not None:
             body = write_error(job.request.dialect, behaviour.status, behaviour.says)
         else:

@@ -72,13 +72,19 @@ class RequestReader:
         return HttpRequest(method, target, headers, body, headers.get("connection", "").lower() == "close")
 
 
-def response_head(status: int, headers: Sequence[tuple[str, str]], length: int) -> bytes:
-    """The head of a reply with a body of ``length`` bytes; JSON, unless ``headers`` say otherwise."""
+def chunk(data: bytes) -> bytes:
+    """``data`` as one chunk of a body in chunks; without any, the last."""
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def response_head(status: int, headers: Sequence[tuple[str, str]], length: int | None) -> bytes:
+    """The head of a reply with a body of ``length`` bytes, or in chunks; JSON, unless ``headers`` say otherwise."""
     phrase = HTTPStatus(status).phrase if status in _KNOWN else ""
     lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers)]
     if not any(name.lower() == "content-type" for name, _ in headers):
         lines.append("Content-Type: application/json")
-    return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode("latin-1")
+    lines.append("Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 _KNOWN = frozenset(int(status) for status in HTTPStatus)

@@ -45,6 +45,7 @@ class Behaviour:
         until: Waited for before the service time begins, in the slot.
         sends: How much of the reply goes out.
         then: What becomes of the connection afterwards.
+        every: Seconds between two pieces of a reply that streams.
     """
 
     status: int = 200
@@ -58,6 +59,7 @@ class Behaviour:
     until: trio.Event | None = None
     sends: Sends = "all"
     then: Then = "keep"
+    every: float = 0.0
 
 
 @attrs.define(eq=False)

@@ -5,8 +5,8 @@
 ``GET /v1/models``                             OpenAI's list
 ``POST /api/embed``                            Ollama's
 ``GET /api/tags``                              Ollama's list
-``POST /v1/chat/completions``                  OpenAI's, whole and not as a stream
-``POST /api/chat``                             Ollama's, the same
+``POST /v1/chat/completions``                  OpenAI's, whole or as a stream
+``POST /api/chat``                             Ollama's, the same; a stream where it asks for one
 ``POST /v1beta/models/...:batchEmbedContents`` Gemini's
 ``POST /v1beta/models/...:embedContent``       Gemini's for one text
 ``GET /v1beta/models``                         Gemini's list
@@ -59,6 +59,11 @@ class EngineRequest:
     headers: Mapping[str, str] = attrs.field(repr=False)
     document: Mapping[str, object] = attrs.field(repr=False)
     is_chat: bool = False
+
+    @property
+    def streams(self) -> bool:
+        """Whether the reply is to come in pieces."""
+        return self.is_chat and self.document.get("stream") is True
 
 
 @attrs.frozen
@@ -180,6 +185,29 @@ def write_chat(request: EngineRequest, text: str) -> bytes:
             "usage": {"prompt_tokens": _tokens(request), "completion_tokens": words},
         }
     return json.dumps(document).encode()
+
+
+def write_stream(request: EngineRequest, text: str) -> list[bytes]:
+    """The pieces of a reply that says ``text``, a word each."""
+    words = [word + " " for word in text.split()]
+    if request.dialect == "ollama":
+        documents: list[dict[str, object]] = [
+            {"model": request.model, "message": {"role": "assistant", "content": word}, "done": False} for word in words
+        ]
+        last = {"model": request.model, "message": {"role": "assistant", "content": ""}, "done": True}
+        return [json.dumps(document).encode() + b"\n" for document in (*documents, last)]
+    deltas: list[tuple[dict[str, object], str | None]] = [({"content": word}, None) for word in words]
+    pieces = [
+        {
+            "id": "scripted",
+            "object": "chat.completion.chunk",
+            "created": 0,
+            "model": request.model,
+            "choices": [{"index": 0, "delta": delta, "finish_reason": reason}],
+        }
+        for delta, reason in (*deltas, ({}, "stop"))
+    ]
+    return [*(b"data: " + json.dumps(piece).encode() + b"\n\n" for piece in pieces), b"data: [DONE]\n\n"]
 
 
 def write_error(dialect: Dialect | None, status: int, message: str) -> bytes:

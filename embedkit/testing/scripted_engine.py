@@ -33,7 +33,7 @@ from embedkit.testing.engine_core import (
     Service,
     repeat_question,
 )
-from embedkit.testing.engine_http import HttpRequest, NotHttpError, RequestReader, response_head
+from embedkit.testing.engine_http import HttpRequest, NotHttpError, RequestReader, chunk, response_head
 from embedkit.testing.engine_log import EngineLog
 from embedkit.testing.engine_rules import Rule
 from embedkit.testing.engine_wire import Base64
@@ -171,7 +171,9 @@ class _Conversation:
     async def _send(self, reply: EngineReply, job: Job) -> bool:
         how = reply.behaviour
         try:
-            if how.sends == "all":
+            if reply.pieces:
+                await self._send_pieces(reply, half=how.sends == "half")
+            elif how.sends == "all":
                 await self._send_whole(reply)
             else:
                 await self._send_part(reply)
@@ -209,6 +211,17 @@ class _Conversation:
     async def _send_whole(self, reply: EngineReply) -> None:
         # In one write, as servers do for small replies.
         await self._stream.send_all(response_head(reply.status, reply.headers, len(reply.body)) + reply.body)
+
+    async def _send_pieces(self, reply: EngineReply, *, half: bool) -> None:
+        """A stream, a piece at a time, as far as its client reads it."""
+        await self._stream.send_all(response_head(reply.status, reply.headers, None))
+        pieces = reply.pieces[: len(reply.pieces) // 2] if half else reply.pieces
+        for piece in pieces:
+            await self._stream.send_all(chunk(piece))
+            if reply.behaviour.every:
+                await trio.sleep(reply.behaviour.every)
+        if not half:
+            await self._stream.send_all(chunk(b""))
 
     async def _send_part(self, reply: EngineReply) -> None:
         if reply.behaviour.sends != "nothing":

@@ -42,37 +42,60 @@ class Server:
         self.open += 1
         try:
             async with stream:
-                while (request := await self._next(stream)) is not None:
+                early: bytes | None = b""
+                while early is not None and (request := await self._next(stream, early)) is not None:
                     self.heard.append(request)
-                    if not await self._answer(request, stream):
-                        break
+                    early = await self._answer(request, stream)
         except trio.BrokenResourceError:
             pass  # the client has left
         finally:
             self.open -= 1
 
-    async def _answer(self, request: Heard, stream: trio.SocketStream) -> bool:
-        """As the script says, until the client leaves; whether another request may follow."""
-        goes_on = True
+    async def _answer(self, request: Heard, stream: trio.SocketStream) -> bytes | None:
+        """As the script says, until the client leaves.
+
+        Returns:
+            What has come of the next request: a client that has its answer may be quicker than the end of the script.
+            ``None`` if no other may follow.
+        """
+        early: bytes | None = b""
+        has_begun = False
         async with trio.open_nursery() as nursery:
 
+            async def say(part: bytes) -> None:
+                nonlocal has_begun
+                has_begun = True
+                await stream.send_all(part)
+
             async def watch() -> None:
-                nonlocal goes_on
+                nonlocal early
+                early = None
                 with suppress(trio.BrokenResourceError):  # a reset is one way of leaving
-                    assert not await stream.receive_some(1), "a request before its time"
-                goes_on = False
-                nursery.cancel_scope.cancel()
+                    early = await stream.receive_some(1) or None
+                if early is None:
+                    nursery.cancel_scope.cancel()
+                else:
+                    assert has_begun, "a request before its time"
 
-            nursery.start_soon(watch)
+            watched = trio.CancelScope()
+
+            async def watch_for_a_while() -> None:
+                nonlocal early
+                with watched:
+                    await watch()
+                if watched.cancelled_caught:
+                    early = b""
+
+            nursery.start_soon(watch_for_a_while)
             try:
-                await self.script(request, stream.send_all)
+                await self.script(request, say)
             except trio.BrokenResourceError:
-                goes_on = False
-            nursery.cancel_scope.cancel()
-        return goes_on
+                nursery.cancel_scope.cancel()
+                return None
+            watched.cancel()
+        return early
 
-    async def _next(self, stream: trio.SocketStream) -> Heard | None:
-        data = b""
+    async def _next(self, stream: trio.SocketStream, data: bytes) -> Heard | None:
         while b"\r\n\r\n" not in data:
             part = await stream.receive_some(1 << 16)
             if not part:

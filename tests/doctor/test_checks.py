@@ -134,6 +134,7 @@ async def test_an_extra_that_is_needed_and_missing(monkeypatch: pytest.MonkeyPat
         "git": "error",
         "watch": "note",
         "mcp": "ok",
+        "gateway": "ok",
     }
     assert 'pip install "trio-embedkit[git]"' in found["git"].message
 

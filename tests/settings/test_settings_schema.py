@@ -44,6 +44,14 @@ timeout = 60
 timeout = 5
 [ask]
 panel = [{ provider = "box" }]
+[gateway]
+listen = ["127.0.0.1:0", "unix:gateway.sock"]
+certificate = "gateway.pem"
+models = { small = "box" }
+keys = [
+  { name = "team", env = "TEAM_KEY" },
+  { name = "other", sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08" },
+]
 """
 VALUES: list[Any] = [True, 1.5, -1, 0, 7, "", "  ", "zzz", [], {}, [1], {"zzz": 1}]
 # The schema cannot know which names exist.
@@ -64,8 +72,9 @@ def put(into: dict[str, Any], pattern: str, value: Any) -> dict[str, Any]:
     place: Any = changed
     for part in parents:
         if part.endswith("[]"):
-            # The second repository is the one that comes from git.
-            place = place[part[:-2]][1 if last in ("git", "branch") and part == "repositories[]" else 0]
+            # The second repository is the one that comes from git, the second key the one that is a hash.
+            is_second = (part, last) in {("repositories[]", "git"), ("repositories[]", "branch"), ("keys[]", "sha256")}
+            place = place[part[:-2]][1 if is_second else 0]
         else:
             place = place.setdefault(part, {})
     place[last] = value

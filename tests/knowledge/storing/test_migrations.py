@@ -86,7 +86,8 @@ def made(path: Path, version: int) -> Path:
                 )
                 chunk = connection.execute(
                     "INSERT INTO chunks (tenant_id, repository_id, document_id, ordinal, start_line, end_line,"
-                    " scope, text, vector_id) SELECT ?, ?, ?, ?, ?, ?, '', ?, id FROM vectors WHERE tenant_id = ? AND hash = ?",
+                    " scope, text, vector_id)"
+                    " SELECT ?, ?, ?, ?, ?, ?, '', ?, id FROM vectors WHERE tenant_id = ? AND hash = ?",
                     (owner, repository, document, ordinal, ordinal + 1, ordinal + 1, text, owner, input_hash(text)),
                 ).lastrowid
                 words = [index_words(name), index_words(text)]
