@@ -91,7 +91,9 @@ def make_parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     search.add_argument("--schema", action="store_true", help="print the JSON schema of what --json prints")
     search.add_argument("--mode", choices=("hybrid", "vector", "text"), default="hybrid")
 
-    command("status", "what is stored, what is outstanding and why, what happened")
+    status = command("status", "what is stored, what is outstanding and why, what happened")
+    status.add_argument("--tenant", metavar="NAME", help="only this tenant's repositories")
+    status.add_argument("--trouble", action="store_true", help="only repositories that somebody may want to look at")
     probe = command("probe", "whether a provider can answer; shares one probe with all who ask")
     probe.add_argument("name", nargs="?", metavar="PROVIDER", help="which provider (default: the one that embeds)")
     watch = command("watch", "sync, and sync again whenever files change")

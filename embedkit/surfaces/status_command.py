@@ -17,6 +17,7 @@ from embedkit.activity.snapshots import StoredLane
 from embedkit.admission.snapshot import snapshot_from
 from embedkit.admission.whose_turn import whose_turn
 from embedkit.database import open_database
+from embedkit.errors import UsageError
 from embedkit.knowledge.storing.repositories import GIVEN_ROOT, RepositoryRecord
 from embedkit.knowledge.storing.store import SqliteStore
 from embedkit.probing.rules import Verdict, engine_key
@@ -73,7 +74,11 @@ class Status:
 
     def access(self) -> dict[str, int]:
         """How many repositories can be searched as they should be, and how many cannot."""
-        ready = sum(1 for record in self.repositories if record.succeeded and not record.outstanding)
+        ready = sum(
+            1
+            for record in self.repositories
+            if record.succeeded and not record.outstanding and not self.is_source_gone(record)
+        )
         return {"ready": ready, "degraded": len(self.repositories) - ready}
 
     def config(self) -> dict[str, Any]:
@@ -88,7 +93,42 @@ class Status:
 
     def _repository(self, record: RepositoryRecord) -> dict[str, Any]:
         fenced = dict(self.fenced.get(record.id, {}))
-        return {**_repository(record, self.at), "named": not self.is_left_over(record), "fenced": fenced}
+        return {**_repository(record, self.at), **self._judged(record), "fenced": fenced}
+
+    def _judged(self, record: RepositoryRecord) -> dict[str, bool]:
+        return {"named": not self.is_left_over(record), "trouble": self.is_in_trouble(record)}
+
+    def is_source_gone(self, record: RepositoryRecord) -> bool:
+        """Whether the folder that it was read from is not there any more; of a git repository that is not known."""
+        root = record.root
+        return root not in (None, GIVEN_ROOT) and "://" not in str(root) and not os.path.exists(str(root))
+
+    def is_in_trouble(self, record: RepositoryRecord) -> bool:
+        """Whether somebody may want to look at it: all that is not stored whole, or will not be again."""
+        last = record.last
+        return (
+            not record.succeeded
+            or bool(record.outstanding or record.streak or self.fenced.get(record.id))
+            or (last is not None and last.outcome != "complete")
+            or self.is_source_gone(record)
+            or self.is_left_over(record)
+        )
+
+    def chosen(self, tenant: str | None, *, trouble: bool) -> Status:
+        """The same with the tenant's repositories alone, or those in trouble.
+
+        Raises:
+            UsageError: The store has no such tenant.
+        """
+        names = sorted({record.tenant for record in self.repositories})
+        if tenant is not None and tenant not in names:
+            raise UsageError(f"the store has no tenant {tenant!r}; it has {', '.join(names) or 'none'}")
+        kept = [
+            record
+            for record in self.repositories
+            if tenant in (None, record.tenant) and (not trouble or self.is_in_trouble(record))
+        ]
+        return attrs.evolve(self, repositories=kept)
 
     def is_left_over(self, record: RepositoryRecord) -> bool:
         """Whether nothing names the repository any more: not the settings, nor a folder that is still there."""
@@ -148,13 +188,13 @@ async def run(given: argparse.Namespace, settings: Settings) -> int:
     """
     status: Status | None = None
     async with interruptible():
-        status = await look(settings)
+        status = (await look(settings)).chosen(given.tenant, trouble=given.trouble)
     if status is None:
         return INTERRUPTED
     if given.json:
         print_json(status.as_json())
     else:
-        print_text(status_text(status))
+        print_text(status_text(status, shows_all=given.trouble or given.tenant is not None))
     return DONE
 
 

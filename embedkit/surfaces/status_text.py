@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from embedkit.activity.process import this_process
 from embedkit.knowledge.storing.repositories import RepositoryRecord
@@ -16,14 +16,22 @@ if TYPE_CHECKING:
     from embedkit.surfaces.status_command import Status
 
 
-def status_text(status: Status) -> str:
-    """Repositories, lanes, and what happened."""
+MOST_SHOWN: Final = 20
+
+
+def status_text(status: Status, *, shows_all: bool = False) -> str:
+    """Repositories, lanes, and what happened.
+
+    Args:
+        status: What was found.
+        shows_all: Every repository; else, where there are more than ``MOST_SHOWN``, those in trouble alone.
+    """
     access = status.access()
     settings = status.settings
     parts = [
         f"store: {settings.store.path}; settings: {settings.file or 'no file'}",
         f"{_count(access['ready'], 'repository', 'repositories')} ready, {access['degraded']} degraded",
-        *(_repository(record, status) for record in status.repositories),
+        *_repositories(status, shows_all=shows_all),
         *(f"settings: {error}" for error in status.config()["errors"]),
         "",
         "lanes, as every process that uses this store wrote them down (a lane governs one process only):",
@@ -36,12 +44,29 @@ def status_text(status: Status) -> str:
     return "\n".join(parts) + "\n"
 
 
+def _repositories(status: Status, *, shows_all: bool) -> list[str]:
+    """A line each; of many those in trouble, the longest first, and how many the others are."""
+    if shows_all or len(status.repositories) <= MOST_SHOWN:
+        return [_repository(record, status) for record in status.repositories]
+    troubled = [record for record in status.repositories if status.is_in_trouble(record)]
+    troubled.sort(key=lambda record: (-record.streak, record.tenant, record.name))
+    shown = [_repository(record, status) for record in troubled[:MOST_SHOWN]]
+    more = len(troubled) - len(shown)
+    well = len(status.repositories) - len(troubled)
+    return [
+        *shown,
+        *([f"  and {more:,} more in trouble: `embedkit status --trouble` shows them"] if more else []),
+        f"  {_count(well, 'repository is', 'repositories are')} well: `embedkit status --tenant NAME` shows a tenant's",
+    ]
+
+
 def _repository(record: RepositoryRecord, status: Status) -> str:
     revision = "nothing stored whole yet" if record.revision is None else f"at {record.revision[:12]}"
     text = f"  {record.tenant}/{record.name}: {revision}"
     last = record.last
     if last is not None:
         text += f", last {last.outcome}"
+        text += f" {_ago(status.at - last.at)}" if status.is_in_trouble(record) else ""
         text += f" ({last.code}: {last.reason})" if last.code is not None else ""
     if record.outstanding:
         text += f", {_count(record.outstanding, 'document')} outstanding"
@@ -53,10 +78,18 @@ def _repository(record: RepositoryRecord, status: Status) -> str:
     if status.fenced.get(record.id):
         fenced = status.fenced[record.id]
         text += f", {_count(sum(fenced.values()), 'chunk')} fenced ({fenced_text(fenced)})"
+    if status.is_source_gone(record) and record.tenant != TENANT:
+        text += f"; {record.root} is not there: what is stored is kept until it is back"
     if status.is_left_over(record):
         where = "its folder is gone" if record.tenant == TENANT else "no settings name it"
         text += f"; {where}: `embedkit forget --tenant {record.tenant} --repository {record.name}` removes it"
     return text
+
+
+def _ago(seconds: float) -> str:
+    if seconds < 5400:
+        return f"{max(seconds, 0.0) / 60:.0f} min ago"
+    return f"{seconds / 3600:.0f} h ago" if seconds < 172_800 else f"{seconds / 86_400:.0f} days ago"
 
 
 def _count(number: int, one: str, several: str | None = None) -> str:

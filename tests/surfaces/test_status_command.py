@@ -189,3 +189,28 @@ def test_a_process_of_another_version_is_named_and_hides_nothing(shell: Shell) -
     (lane,) = shell("status", "--json").json["lanes"]
     (process,) = lane["processes"]
     assert (process["pid"], process["turn"]) == (pid, None)
+
+
+def test_of_many_repositories_those_in_trouble_are_shown(shell: Shell) -> None:
+    names = [f"r{number:02}" for number in range(25)]
+    listed = ", ".join(f"{{ name = '{name}', path = '{name}' }}" for name in names)
+    tenants = f"[[tenants]]\nname = 'acme'\nrepositories = [{listed}]\n"
+    tenants += "[[tenants]]\nname = 'other'\nrepositories = [{ name = 'docs', path = 'docs' }]\n"
+    (shell.folder / "embedkit.toml").write_text(f"version = 1\n{tenants}")
+    write_tree(shell.folder, {f"{name}/one.txt": "apples\n" for name in (*names, "docs")})
+    shell("sync")
+    lines = [line for line in shell("status").out.splitlines() if line.startswith("  acme/")]
+    assert lines == []
+    assert "  26 repositories are well" in shell("status").out
+    (shell.folder / "r07").rename(shell.folder / "elsewhere")
+    out = shell("status").out
+    assert "25 repositories ready, 1 degraded" in out
+    assert "r07 is not there: what is stored is kept" in next(line for line in out.splitlines() if "acme/r07" in line)
+    assert "  25 repositories are well" in out
+    troubled = shell("status", "--trouble", "--json").json["repositories"]
+    assert [(each["name"], each["trouble"]) for each in troubled] == [("r07", True)]
+    assert [each["name"] for each in shell("status", "--tenant", "other", "--json").json["repositories"]] == ["docs"]
+    assert len([line for line in shell("status", "--tenant", "acme").out.splitlines() if "acme/" in line]) == 25
+    ended = shell("status", "--tenant", "nobody")
+    assert ended.code == 2
+    ended.check_one_line("the store has no tenant 'nobody'; it has acme, other")
