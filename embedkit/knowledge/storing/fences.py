@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from embedkit.database_rows import checked_row
 from embedkit.knowledge.chunking import CHUNKING_GENERATION
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def left_out(connection: sqlite3.Connection, repository_id: int) -> dict[str, in
     rows = connection.execute(
         "SELECT path, fenced FROM documents WHERE repository_id = ? AND fenced > 0 ORDER BY path", (repository_id,)
     )
-    return dict(rows.fetchall())
+    return {row[0]: row[1] for row in rows.fetchall() if checked_row(row, str, int)}
 
 
 def generation(connection: sqlite3.Connection) -> str:
