@@ -359,7 +359,8 @@ def _hit(
     connection: sqlite3.Connection, scope: _Scope, vector_id: int, score: float, cosine: float | None
 ) -> Hit | None:
     """The chunk with this vector, and where else the tenant has it."""
-    # The plus, here and above, keeps the index on tenants out of it: by that, each hit would read all of a tenant's chunks.
+    # The plus, here and above, keeps the index on tenants out of it: by that one, each hit would read all of a
+    # tenant's chunks.
     rows = connection.execute(
         """
         SELECT r.name, d.path, c.start_line, c.end_line, c.text, d.id, r.id, d.metadata
