@@ -72,6 +72,16 @@ def test_a_charge_is_corrected_to_what_the_service_cost() -> None:
     assert (other.account, level.least()) == (1.0, other)
 
 
+def test_a_correction_is_divided_by_the_share_as_the_charge_was() -> None:
+    level: FairShare[Flow] = FairShare()
+    flow = Flow(4.0)
+    level.wait(flow)
+    serve(level, flow, 12.0, charged=2.0)
+    assert flow.account == 3.0
+    serve(level, flow, 2.0, charged=10.0)
+    assert flow.account == 3.5
+
+
 def test_whoever_comes_back_is_owed_nothing_for_its_absence_and_forgiven_nothing() -> None:
     level: FairShare[Flow] = FairShare()
     stays, behind = waiting(level, 100.0, 70.0)
